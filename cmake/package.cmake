@@ -31,7 +31,7 @@ if(VKATTN_BUILD_TOOLS) # whose shaders a release holds too
     add_custom_target(source_package
         COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DHEADERS=${PROJECT_BINARY_DIR}/generated/vkattn_shaders
                 -DOUTPUT=${PROJECT_BINARY_DIR} -DNAME=vkattn-${PROJECT_VERSION}
-                -DCPU_DRIVERS=${VKATTN_CPU_DRIVERS}
+                -DCPU_DRIVERS=${VKATTN_CPU_DRIVERS} -DMATRIX_UNITS=${VKATTN_MATRIX_UNITS} -DQUANTISED_WEIGHTS=${VKATTN_QUANTISED_WEIGHTS}
                 -DMAY_LACK_KERNELS=${VKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS}
                 -P ${PROJECT_SOURCE_DIR}/cmake/source_package.cmake
         COMMENT "Packing the source with compiled shaders" VERBATIM)

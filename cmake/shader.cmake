@@ -1,59 +1,64 @@
-# GLSL -> SPIR-V -> optimised and validated, where spirv-tools are there -> a C++ header, and its line of shader_table.cmake.
+# GLSL -> SPIR-V, as the compiler writes it, validated where spirv-val is there -> a C++ header, and its line of shader_table.cmake.
 include(${CMAKE_CURRENT_LIST_DIR}/shader_table.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/variant_sources.cmake)
 
-# Writes the header of a module that this build leaves out: NAME_spv is empty.
+# The arguments of a line of the variant table: shaders/CMakeLists.txt.
+set(vkattn_line_flags FULL_SUBGROUPS)
+set(vkattn_line_words INTERFACE VULKAN)
+set(vkattn_line_lists DEFINES EXTENSIONS CALLS OF)
+
+# Writes the header of a module that this build leaves out: what it holds is empty, as embed_spirv.cmake names it.
 function(vkattn_empty_shader folder name reason)
     file(CONFIGURE OUTPUT ${folder}/${name}.spv.hpp CONTENT "#pragma once
 #include <cstdint>
 #include <span>
 
 namespace vkattn {
-inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built: @reason@
+inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built
+inline constexpr std::span<const std::uint8_t> @name@_packed{};
+inline constexpr std::uint32_t @name@_words = 0;
+inline constexpr const char *@name@_why = \"@reason@\";
 }
 " @ONLY)
 endfunction()
 
 set(vkattn_table_dir ${PROJECT_BINARY_DIR}/generated/table)
+set(vkattn_left_out_dir ${PROJECT_BINARY_DIR}/generated/left_out) # whose headers are found before the others
 
-# The kernels for CPU drivers, where they are left out: their headers are found before the others.
-set(vkattn_left_out_dir "")
-if(NOT VKATTN_CPU_DRIVERS)
-    set(vkattn_left_out_dir ${PROJECT_BINARY_DIR}/generated/left_out)
-endif()
-function(vkattn_cpu_driver_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "FULL_SUBGROUPS" "" "")
-    string(TOLOWER ${arg_FULL_SUBGROUPS} full_subgroups)
-    vkattn_table_line(${name} ${source} ${full_subgroups} ${arg_UNPARSED_ARGUMENTS})
-    if(VKATTN_CPU_DRIVERS)
-        vkattn_compiled_shader(${name} ${source} ${arg_UNPARSED_ARGUMENTS})
-    else()
-        vkattn_empty_shader(${vkattn_left_out_dir}/vkattn_shaders ${name} "VKATTN_CPU_DRIVERS is off")
-    endif()
+# The module of a line, or an empty one where the build leaves out a family that it is OF.
+function(vkattn_module name source)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "${vkattn_line_flags}" "${vkattn_line_words}" "${vkattn_line_lists}")
+    foreach(family IN LISTS arg_OF)
+        if(NOT VKATTN_${family})
+            vkattn_empty_shader(${vkattn_left_out_dir}/vkattn_shaders ${name} "built with VKATTN_${family} off")
+            return()
+        endif()
+    endforeach()
+    file(REMOVE ${vkattn_left_out_dir}/vkattn_shaders/${name}.spv.hpp)
+    vkattn_compiled_shader(${name} ${source} ${ARGN})
+endfunction()
+
+function(vkattn_shader name source)
+    vkattn_table_line(${name} ${source} ${ARGN})
+    vkattn_module(${name} ${source} ${ARGN})
 endfunction()
 
 # ROLLED: the CPU drivers that emulate would compile loops over matrices too long. Conversions of matrices are not emulated.
 function(vkattn_subgroup_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE" "DEFINES;EXTENSIONS;CALLS")
-    vkattn_table_line(${name} ${source} true ${ARGN})
+    cmake_parse_arguments(PARSE_ARGV 2 arg "${vkattn_line_flags}" "${vkattn_line_words}" "${vkattn_line_lists}")
+    vkattn_table_line(${name} ${source} FULL_SUBGROUPS ${ARGN})
     if(NOT VKATTN_EMULATED_SUBGROUPS)
-        vkattn_compiled_shader(${name} ${source} ${ARGN})
-        return()
+        vkattn_module(${name} ${source} ${ARGN})
+    elseif(GL_NV_cooperative_matrix2 IN_LIST arg_EXTENSIONS)
+        vkattn_empty_shader(${vkattn_shader_header_dir} ${name} "built with VKATTN_EMULATED_SUBGROUPS on")
+    else()
+        vkattn_module(${name} ${source} INTERFACE ${arg_INTERFACE} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} CALLS ${arg_CALLS}
+            OF ${arg_OF})
     endif()
-    if(GL_NV_cooperative_matrix2 IN_LIST arg_EXTENSIONS)
-        vkattn_empty_shader(${vkattn_shader_header_dir} ${name} "VKATTN_EMULATED_SUBGROUPS is on")
-        return()
-    endif()
-    vkattn_compiled_shader(${name} ${source} DEFINES EMULATED_SUBGROUPS ROLLED ${arg_DEFINES} KEEP_FUNCTIONS CALLS ${arg_CALLS})
-endfunction()
-
-function(vkattn_shader name source)
-    vkattn_table_line(${name} ${source} false ${ARGN})
-    vkattn_compiled_shader(${name} ${source} ${ARGN})
 endfunction()
 
 function(vkattn_variant_shader name source)
-    vkattn_table_line(${name} ${source} false ${ARGN})
+    vkattn_table_line(${name} ${source} ${ARGN})
     vkattn_variant_module(${name} ${source} ${ARGN})
     vkattn_empty_shader(${PROJECT_BINARY_DIR}/generated/variant/vkattn_shaders ${name} "a variant alone has it")
 endfunction()
@@ -85,17 +90,14 @@ if(vkattn_compiled_shaders)
 endif()
 
 find_program(VKATTN_GLSL_COMPILER NAMES glslangValidator glslang glslc DOC "glslangValidator, glslang or glslc")
-find_program(VKATTN_SPIRV_OPT spirv-opt DOC "Optimises the shaders; optional")
 find_program(VKATTN_SPIRV_VAL spirv-val DOC "Validates the shaders; optional")
 if(NOT VKATTN_GLSL_COMPILER)
     message(FATAL_ERROR "No GLSL compiler found: install glslangValidator (Debian: apt install glslang-tools), glslang "
         "or glslc, or set VKATTN_GLSL_COMPILER to one.")
 endif()
-foreach(tool VKATTN_SPIRV_OPT VKATTN_SPIRV_VAL)
-    if(NOT ${tool})
-        message(STATUS "${tool} not found: shaders are built without it (Debian: apt install spirv-tools)")
-    endif()
-endforeach()
+if(NOT VKATTN_SPIRV_VAL)
+    message(STATUS "spirv-val not found: shaders are built without it (Debian: apt install spirv-tools)")
+endif()
 
 set(vkattn_shader_build_dir ${PROJECT_BINARY_DIR}/generated/spirv)
 set(vkattn_shader_header_dir ${PROJECT_BINARY_DIR}/generated/vkattn_shaders)
@@ -113,6 +115,9 @@ if(compiler_name STREQUAL "glslc")
 else()
     execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --help OUTPUT_VARIABLE help ERROR_VARIABLE help)
     list(APPEND vkattn_glsl_flags -S comp)
+    if(NOT VKATTN_SHADER_LINES)
+        list(APPEND vkattn_glsl_flags -g0) # without names
+    endif()
     if(help MATCHES "--quiet")
         list(APPEND vkattn_glsl_flags --quiet)
     endif()
@@ -135,21 +140,6 @@ function(vkattn_shader_dependencies name arguments flags)
     endif()
 endfunction()
 
-# Sets COMMANDS to those that turn the module, compiled for TARGET, into the file named FINAL by PASSES of spirv-opt.
-function(vkattn_shader_tools target compiled optimised passes commands final)
-    set(${final} ${compiled} PARENT_SCOPE)
-    set(list "")
-    if(VKATTN_SPIRV_OPT)
-        list(APPEND list COMMAND ${VKATTN_SPIRV_OPT} --target-env=${target} ${passes} ${compiled} -o ${optimised})
-        set(${final} ${optimised} PARENT_SCOPE)
-        set(compiled ${optimised})
-    endif()
-    if(VKATTN_SPIRV_VAL)
-        list(APPEND list COMMAND ${VKATTN_SPIRV_VAL} --target-env ${target} ${compiled})
-    endif()
-    set(${commands} ${list} PARENT_SCOPE)
-endfunction()
-
 # An extension of GLSL that the compiler may lack. WORDS: what is left out then; TOOL: what has it, with its version. PROBE: a file
 # that uses it, where the tools for SPIR-V may lack it as well.
 function(vkattn_shader_extension extension words tool)
@@ -167,10 +157,6 @@ function(vkattn_shader_extension extension words tool)
     endif()
     execute_process(COMMAND ${VKATTN_GLSL_COMPILER} --target-env vulkan1.3 ${flags} -o ${probe}.spv ${source}
         RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
-    if(arg_PROBE AND VKATTN_SPIRV_OPT AND status EQUAL 0)
-        execute_process(COMMAND ${VKATTN_SPIRV_OPT} --target-env=vulkan1.3 ${probe}.spv -o ${probe}.opt.spv
-            RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
-    endif()
     if(arg_PROBE AND VKATTN_SPIRV_VAL AND status EQUAL 0)
         execute_process(COMMAND ${VKATTN_SPIRV_VAL} --target-env vulkan1.3 ${probe}.spv
             RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
@@ -182,7 +168,7 @@ function(vkattn_shader_extension extension words tool)
 endfunction()
 
 function(vkattn_compiled_shader name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE;VULKAN" "DEFINES;EXTENSIONS;CALLS")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "${vkattn_line_flags}" "${vkattn_line_words}" "${vkattn_line_lists}")
     vkattn_variant_module(${name} ${source} ${ARGN})
     set(target vulkan1.1)
     if(arg_VULKAN)
@@ -191,7 +177,7 @@ function(vkattn_compiled_shader name source)
     get_property(missing DIRECTORY PROPERTY vkattn_missing_extensions)
     foreach(extension IN LISTS arg_EXTENSIONS)
         if(extension IN_LIST missing)
-            vkattn_empty_shader(${vkattn_shader_header_dir} ${name} "no ${extension}")
+            vkattn_empty_shader(${vkattn_shader_header_dir} ${name} "built by a GLSL compiler without ${extension}")
             return()
         endif()
     endforeach()
@@ -206,23 +192,23 @@ function(vkattn_compiled_shader name source)
         DEPENDS ${source} ${dependencies}
         COMMENT "Compiling shader ${name}" VERBATIM)
 
-    set(passes -O)
-    if(arg_KEEP_FUNCTIONS)
-        set(passes --eliminate-dead-functions --eliminate-dead-variables --merge-return --compact-ids)
-        if(NOT VKATTN_SHADER_LINES)
-            list(APPEND passes --strip-debug)
-        endif()
+    set(validation "")
+    if(VKATTN_SPIRV_VAL)
+        set(validation COMMAND ${VKATTN_SPIRV_VAL} --target-env ${target} ${compiled})
     endif()
-    vkattn_shader_tools(${target} ${compiled} ${vkattn_shader_build_dir}/${name}.opt.spv "${passes}" commands final)
+    set(packed OFF) # of a program that makes its pipelines itself
+    if(arg_INTERFACE)
+        set(packed ON)
+    endif()
     add_custom_command(OUTPUT ${header}
-        ${commands}
-        COMMAND ${CMAKE_COMMAND} -DINPUT=${final} -DOUTPUT=${header} -DNAME=${name}
+        ${validation}
+        COMMAND ${CMAKE_COMMAND} -DINPUT=${compiled} -DOUTPUT=${header} -DNAME=${name} -DPACKED=${packed}
                 -P ${PROJECT_SOURCE_DIR}/cmake/embed_spirv.cmake
         DEPENDS ${compiled} ${PROJECT_SOURCE_DIR}/cmake/embed_spirv.cmake
         COMMENT "Embedding shader ${name}" VERBATIM)
     set_property(DIRECTORY APPEND PROPERTY vkattn_shader_headers ${header})
     if(NOT arg_EXTENSIONS) # what every GPU runs
-        set_property(DIRECTORY APPEND PROPERTY vkattn_plain_modules ${final})
+        set_property(DIRECTORY APPEND PROPERTY vkattn_plain_modules ${compiled})
     endif()
 endfunction()
 

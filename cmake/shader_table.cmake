@@ -2,8 +2,8 @@
 
 # Notes a line. INTERFACE: the header of shaders/interface whose constants and push constants the shader has. CALLS: see
 # variant_sources.cmake.
-function(vkattn_table_line name source full_subgroups)
-    cmake_parse_arguments(PARSE_ARGV 3 arg "KEEP_FUNCTIONS" "INTERFACE" "DEFINES;EXTENSIONS;CALLS")
+function(vkattn_table_line name source)
+    cmake_parse_arguments(PARSE_ARGV 2 arg "${vkattn_line_flags}" "${vkattn_line_words}" "${vkattn_line_lists}")
     if(NOT arg_INTERFACE) # of a program that makes its pipelines itself
         return()
     endif()
@@ -14,10 +14,11 @@ function(vkattn_table_line name source full_subgroups)
         set(matrices F16)
     endif()
     vkattn_variant_functions("${arg_CALLS}" calls)
+    string(TOLOWER ${arg_FULL_SUBGROUPS} full_subgroups)
     set(interface gpu::${arg_INTERFACE}_interface)
     set_property(DIRECTORY APPEND PROPERTY vkattn_table_names ${name})
     set_property(DIRECTORY APPEND PROPERTY vkattn_table_includes shaders/interface/${arg_INTERFACE}.h vkattn_shaders/${name}.spv.hpp)
-    set_property(DIRECTORY APPEND PROPERTY vkattn_table_objects "${name}{\"${name}\", \"${source}\", ${name}_spv,
+    set_property(DIRECTORY APPEND PROPERTY vkattn_table_objects "${name}{\"${name}\", \"${source}\", {${name}_packed, ${name}_words, ${name}_why},
     ${interface}.constants, ${interface}.push_bytes, ${full_subgroups}, VKATTN_TYPE_${matrices}, ${calls}}")
 endfunction()
 

@@ -1,12 +1,14 @@
 # Packs what git knows of SOURCE, and the compiled shaders in HEADERS, as NAME.tar.gz in OUTPUT; NAME is its folder too.
 # Shaders that the GLSL compiler was too old for make it fail, unless MAY_LACK_KERNELS is on.
-if(NOT CPU_DRIVERS)
-    message(FATAL_ERROR "source_package: VKATTN_CPU_DRIVERS is off, expected on: a release has every shader")
-endif()
+foreach(family IN ITEMS CPU_DRIVERS MATRIX_UNITS QUANTISED_WEIGHTS)
+    if(NOT ${family})
+        message(FATAL_ERROR "source_package: VKATTN_${family} is off, expected on: a release has every shader")
+    endif()
+endforeach()
 file(GLOB headers ${HEADERS}/*.spv.hpp)
 set(lacking "")
 foreach(header IN LISTS headers)
-    file(STRINGS ${header} not_built REGEX "not built:")
+    file(STRINGS ${header} not_built REGEX "not built")
     if(not_built)
         get_filename_component(module ${header} NAME_WE)
         list(APPEND lacking ${module})

@@ -14,7 +14,7 @@ endfunction()
 
 # Notes a line.
 function(vkattn_variant_module name source)
-    cmake_parse_arguments(PARSE_ARGV 2 arg "KEEP_FUNCTIONS" "INTERFACE;VULKAN" "DEFINES;EXTENSIONS;CALLS")
+    cmake_parse_arguments(PARSE_ARGV 2 arg "${vkattn_line_flags}" "${vkattn_line_words}" "${vkattn_line_lists}")
     if(NOT arg_CALLS)
         return()
     endif()

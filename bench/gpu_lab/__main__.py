@@ -113,8 +113,13 @@ def write_budgets(arguments):
     """Takes the report's figures, as they were committed or have just been made, for what is allowed."""
     _, gpus = selected(arguments.gpus)
     BUDGETS.mkdir(parents=True, exist_ok=True)
+    slow = []
     for name, (driver, rows) in tables(gpus).items():
         budgets.write(BUDGETS / f"{name}.csv", driver, rows)
+        slow += [f"{name}, {problem}: compiled in {ratio:.1f} times the time of ggml's, expected at most {budgets.MOST_COMPILE_RATIO}"
+                 for problem, ratio in pages.slower_to_compile(rows, budgets.MOST_COMPILE_RATIO)]
+    if slow:
+        sys.exit("\n".join(slow))
 
 
 def write_removals(arguments):

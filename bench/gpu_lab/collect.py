@@ -142,7 +142,7 @@ def row_of(gpu, problem, side, kernel, tile, shader, with_code=True, tile_multip
                                        gpu.name, tile_multiply_adds)
     figures = figures_of(gpu.vendor, shader)
     if gpu.is_emulated:
-        figures.compile_seconds = None  # the emulator's
+        figures.compile_ms = None  # the emulator's
     return Row(problem.name, side, kernel, tile, figures, hot, reason, useful_rows=useful_rows)
 
 

@@ -37,7 +37,8 @@ class Figures:
     code_bytes: int | None = None
     instructions: int | None = None
     cycles: int | None = None  # the driver's own static estimate: compares shaders of one GPU, no more
-    compile_seconds: float | None = None  # rounded up to a power of two: machines differ, and are shared
+    spirv_bytes: int | None = None  # of the module that the driver was given
+    compile_ms: float | None = None  # in two digits: machines differ, and are shared
 
 
 def figures_of(vendor, shader):
@@ -52,13 +53,11 @@ def figures_of(vendor, shader):
         found.code_bytes *= 4
     if vendor == "intel":
         found.occupancy = found.subgroup
-    found.compile_seconds = bucket(shader["compile_ms"] / 1e3)
+    found.spirv_bytes = shader.get("spirv_bytes")
+    found.compile_ms = two_digits(shader["compile_ms"])
     return found
 
 
-def bucket(seconds):
-    """Seconds, rounded up to a power of two from a half on."""
-    limit = 0.5
-    while limit < seconds:
-        limit *= 2
-    return limit
+def two_digits(number):
+    rounded = float(f"{number:.2g}")
+    return int(rounded) if rounded >= 10 else rounded

@@ -8,7 +8,7 @@ from figures import OCCUPANCY
 STATIC = ("Static figures: what the driver's compiler says and what its machine code holds. Nothing was run for them; they are "
           "no times.")
 COLUMNS = ("problem", "side", "kernel", "module", "tile", "useful_rows", "workgroup", "subgroup", "registers", "occupancy", "spills",
-           "scratch_bytes", "shared_bytes", "code_bytes", "instructions", "cycles", "compile_seconds", "hot_kind",
+           "scratch_bytes", "shared_bytes", "code_bytes", "instructions", "cycles", "spirv_bytes", "compile_ms", "hot_kind",
            "hot_of", "hot_multiply_adds", "hot_issued", "hot_product_share", "hot_scratch",
            "hot_busiest_unit", "hot_efficiency", "hot_arithmetic_efficiency", "reason")
 USEFUL = ("of the cycles that the busiest unit needs for the loop over keys, by the published rates, those that useful products "
@@ -16,6 +16,7 @@ USEFUL = ("of the cycles that the busiest unit needs for the loop over keys, by 
           "else in the loop takes longer than its products: it is no part of a GPU's peak, since waiting for memory, occupancy "
           "and what is outside the loop are not in it")
 # The problems of the page over all GPUs.
+COMPILED = ("prefill f16 D128", "decode f16 group 4", "decode q8_0 group 4", "MLA 576/512 f16 1 query", "linear f16 512 rows")
 SUMMARY = ("prefill f16 D128", "prefill f32 D128", "decode f16 group 4", "MLA 576/512 f16 1 query", "linear f16 1 row")
 
 
@@ -44,8 +45,9 @@ def write_csv(path, rows):
 
 
 def read_csv(path):
+    """A column that is not in the file is empty."""
     with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+        return [dict.fromkeys(COLUMNS, "") | row for row in csv.DictReader(file)]
 
 
 def main_row(rows, problem, side):
@@ -83,12 +85,12 @@ def page_line(problem, ours, theirs):
             continue
         cells += [f"{kernel_of(row)} {row['tile']}".strip(), number(row["registers"]),
                   number(row["occupancy"]), f"{number(row['spills'])} / {number(row['scratch_bytes'])}",
-                  kilobytes(row["shared_bytes"]), kilobytes(row["code_bytes"]), f"≤ {row['compile_seconds']}" if row["compile_seconds"] else "–",
+                  kilobytes(row["shared_bytes"]), kilobytes(row["code_bytes"]), kilobytes(row["spirv_bytes"]), number(row["compile_ms"]),
                   percent(row["hot_product_share"]), row["hot_busiest_unit"] or "–", percent(useful_share(row))]
     return "| " + " | ".join(cells) + " |"
 
 
-HEAD = ("registers", "occupancy", "spills / scratch bytes", "shared KB", "code KB", "compiled in s", "products of issued",
+HEAD = ("registers", "occupancy", "spills / scratch bytes", "shared KB", "code KB", "given KB", "compiled in ms", "products of issued",
         "busiest unit", "useful share")
 
 
@@ -104,14 +106,33 @@ def reasons(rows, problems):
         yield f"- {side}: {reason} ({', '.join(names)})"
 
 
+def first_plan(rows, problem, side, column):
+    """What all pipelines of the problem come to; None where one of them is not known. Of ggml's those of attention proper."""
+    own = [row for row in rows if row["problem"] == problem and row["side"] == side]
+    return sum(float(row[column]) for row in own) if own and all(row[column] for row in own) else None
+
+
+def slower_to_compile(rows, times):
+    """The problems whose pipelines take the driver more than so many times as long as ggml's, with the ratio. Both were measured
+    in one run, by the wall clock."""
+    for problem in dict.fromkeys(row["problem"] for row in rows):
+        ours, theirs = (first_plan(rows, problem, side, "compile_ms") for side in ("vkattn", "ggml"))
+        if ours and theirs and ours > times * theirs:
+            yield problem, ours / theirs
+
+
 def gpu_page(gpu, driver, problems, rows):
     columns = ["vkattn", *HEAD, "ggml", *HEAD]
     lines = [f"# {gpu.name}: {gpu.product}", "", f"{STATIC} Driver: {driver}.", "",
              f"Occupancy: {OCCUPANCY[gpu.vendor]}. Products of issued: the part of the vector instructions that are products. Useful "
              f"share: {USEFUL}; of a whole iteration of the loop over keys where its tile is known, else of the product loops. ggml: the same shape, K and V of the "
-             "same type, by Debian's llama.cpp, with its tile (rows x keys).", "",
+             "same type, by Debian's llama.cpp, with its tile (rows x keys). Given: the SPIR-V that the driver got, of ours specialised; "
+             "compiled: by the wall clock of a shared machine, of ours with the time to specialise.", "",
              "| problem | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     lines += [page_line(p.name, main_row(rows, p.name, "vkattn"), main_row(rows, p.name, "ggml")) for p in problems]
+    slower = [f"{problem} ({ratio:.1f} times)" for problem, ratio in slower_to_compile(rows, 1)]
+    if slower:
+        lines += ["", "Pipelines that took the driver longer than ggml's of the same shape: " + ", ".join(slower) + "."]
     said = list(reasons(rows, problems))
     return "\n".join(lines + (["", "What is not there:", "", *said] if said else [])) + "\n"
 
@@ -125,6 +146,14 @@ def summary_cell(rows, problem):
     if theirs is not None and theirs["hot_efficiency"]:
         cell += f" ({percent(useful_share(theirs))})"
     return cell + (" **spills**" if spilt else "")
+
+
+def compile_cell(rows, problem):
+    cells = {}
+    for side in ("vkattn", "ggml"):
+        given, ms = (first_plan(rows, problem, side, column) for column in ("spirv_bytes", "compile_ms"))
+        cells[side] = " ".join(([f"{given / 1024:.0f} KB"] if given is not None else []) + ([f"{ms:.0f} ms"] if ms is not None else []))
+    return (cells["vkattn"] or "–") + (f" ({cells['ggml']})" if cells["ggml"] else "")
 
 
 def summary_page(gpus, tables):
@@ -142,4 +171,12 @@ def summary_page(gpus, tables):
             lines.append(f"| [{gpu.product}]({gpu.name}.md) | {driver} | {cells} |")
         elif gpu.unavailable:
             lines.append(f"| {gpu.product} | cannot be had: {gpu.unavailable} |" + " – |" * len(SUMMARY))
+    lines += ["", "## What a driver is given, and how long it takes", "",
+              "KB of SPIR-V and milliseconds of compiling (by the wall clock of a shared machine; of ours with the time to specialise) of all "
+              "pipelines of a plan; in brackets ggml's attention.", "",
+              "| GPU | " + " | ".join(COMPILED) + " |", "|---|" + "---|" * len(COMPILED)]
+    for gpu in gpus:
+        if gpu.name in tables:
+            cells = " | ".join(compile_cell(tables[gpu.name][1], problem) for problem in COMPILED)
+            lines.append(f"| [{gpu.product}]({gpu.name}.md) | {cells} |")
     return "\n".join(lines) + "\n"

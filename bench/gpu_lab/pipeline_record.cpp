@@ -83,19 +83,23 @@ Constants constants_of(const VkPipelineShaderStageCreateInfo &stage) {
         std::uint32_t word = 0;
         if (entry.size > sizeof(word)) continue;
         std::memcpy(&word, static_cast<const char *>(info->pData) + entry.offset, entry.size);
-        constants[entry.constantID] = word;
+        constants.push_back({entry.constantID, word});
     }
     return constants;
 }
 
 Json describe_pipeline(const ExecutableFunctions &vk, VkDevice device, VkPipeline pipeline, const Constants &constants,
-                       const ModuleFacts &module, double compile_ms) {
+                       const GivenModule &module, double compile_ms) {
     Json numbers = Json::object();
     for (const auto &[id, value] : constants) numbers[std::to_string(id)] = value;
-    const std::optional<std::uint32_t> workgroup = module.workgroup_size(constants);
-    Json record = {{"module", nullptr},        {"compile_ms", compile_ms},
-                   {"subgroup_size", nullptr}, {"workgroup_size", workgroup ? Json(*workgroup) : Json(nullptr)},
-                   {"constants", numbers},     {"statistics", Json::object()},
+    const std::optional<std::uint32_t> workgroup = module.size.invocations(constants);
+    Json record = {{"module", nullptr},
+                   {"spirv_bytes", module.bytes},
+                   {"compile_ms", compile_ms},
+                   {"subgroup_size", nullptr},
+                   {"workgroup_size", workgroup ? Json(*workgroup) : Json(nullptr)},
+                   {"constants", numbers},
+                   {"statistics", Json::object()},
                    {"texts", Json::object()}};
     if (vk.properties == nullptr) return record;
     const VkPipelineInfoKHR info{VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, nullptr, pipeline};

@@ -1,7 +1,7 @@
 // What a driver's compiler says of one compute pipeline, as a line of JSON.
 #pragma once
 
-#include "module_facts.hpp"
+#include "runtime/spirv/workgroup_size.hpp"
 
 #include <nlohmann/json.hpp>
 #include <vulkan/vulkan.h>
@@ -18,12 +18,21 @@ struct ExecutableFunctions {
     PFN_vkGetPipelineExecutableInternalRepresentationsKHR representations = nullptr;
 };
 
+// A SPIR-V module that the driver was given.
+struct GivenModule {
+    std::size_t bytes = 0;
+    spirv::WorkgroupSize size;
+};
+
+// Specialisation constants of one word each.
+using Constants = std::vector<spirv::ConstantValue>;
 Constants constants_of(const VkPipelineShaderStageCreateInfo &stage);
 
-// Members, to which the layer adds device: module (null until somebody names it), compile_ms, subgroup_size, workgroup_size, constants, statistics, texts.
+// Members, to which the layer adds device: module (null until somebody names it), spirv_bytes, compile_ms, subgroup_size, workgroup_size,
+// constants, statistics, texts.
 // The pipeline has to be created with the flags that capture statistics and internal representations.
 nlohmann::ordered_json describe_pipeline(const ExecutableFunctions &vk, VkDevice device, VkPipeline pipeline,
-                                         const Constants &constants, const ModuleFacts &module, double compile_ms);
+                                         const Constants &constants, const GivenModule &module, double compile_ms);
 
 // Appends lines to the file that VKATTN_STATISTICS_FILE names. A program names a pipeline right after it is created, if at
 // all: a record that may get a name waits until its thread creates the next one, or until the end. Threads may call it

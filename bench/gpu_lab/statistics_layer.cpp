@@ -37,7 +37,7 @@ struct Device {
     ExecutableFunctions executables;
 
     std::mutex mutex;
-    std::unordered_map<VkShaderModule, ModuleFacts> modules;
+    std::unordered_map<VkShaderModule, GivenModule> modules;
     std::unordered_map<VkSemaphore, std::uint64_t> semaphores;
 
     template <class Function>
@@ -179,8 +179,8 @@ void VKAPI_CALL destroy_device(VkDevice handle, const VkAllocationCallbacks *all
 
 // ---- modules and pipelines
 
-ModuleFacts facts_of(const VkShaderModuleCreateInfo &info) {
-    return ModuleFacts::read({info.pCode, info.codeSize / sizeof(std::uint32_t)});
+GivenModule given_module(const VkShaderModuleCreateInfo &info) {
+    return {info.codeSize, spirv::WorkgroupSize({info.pCode, info.codeSize / sizeof(std::uint32_t)})};
 }
 
 VkResult VKAPI_CALL create_shader_module(VkDevice handle, const VkShaderModuleCreateInfo *info,
@@ -190,7 +190,7 @@ VkResult VKAPI_CALL create_shader_module(VkDevice handle, const VkShaderModuleCr
         device.get<PFN_vkCreateShaderModule>("vkCreateShaderModule")(handle, info, allocator, module);
     if (result != VK_SUCCESS) return result;
     const std::lock_guard lock(device.mutex);
-    device.modules[*module] = facts_of(*info);
+    device.modules[*module] = given_module(*info);
     return result;
 }
 
@@ -203,33 +203,48 @@ void VKAPI_CALL destroy_shader_module(VkDevice handle, VkShaderModule module, co
     device.get<PFN_vkDestroyShaderModule>("vkDestroyShaderModule")(handle, module, allocator);
 }
 
-ModuleFacts module_of(Device &device, const VkPipelineShaderStageCreateInfo &stage) {
+GivenModule module_of(Device &device, const VkPipelineShaderStageCreateInfo &stage) {
     if (stage.module == VK_NULL_HANDLE) { // since maintenance5 the code may be here itself
         const auto *code = in_chain<VkShaderModuleCreateInfo>(stage.pNext, VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
-        return code != nullptr ? facts_of(*code) : ModuleFacts{};
+        return code != nullptr ? given_module(*code) : GivenModule{};
     }
     const std::lock_guard lock(device.mutex);
     const auto found = device.modules.find(stage.module);
-    return found != device.modules.end() ? found->second : ModuleFacts{};
+    return found != device.modules.end() ? found->second : GivenModule{};
+}
+
+// The milliseconds that the driver takes, which keeps figures alone: to keep the code takes some drivers far longer than to make it.
+double time_to_compile(Device &device, const VkComputePipelineCreateInfo &info) {
+    const auto create = device.get<PFN_vkCreateComputePipelines>("vkCreateComputePipelines");
+    VkPipeline pipeline = VK_NULL_HANDLE;
+    std::string printed;
+    std::chrono::duration<double, std::milli> time{};
+    with_printed_code(
+        [&] {
+            const auto start = std::chrono::steady_clock::now();
+            const VkResult result = create(device.handle, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline);
+            time = std::chrono::steady_clock::now() - start;
+            return result;
+        },
+        printed);
+    device.get<PFN_vkDestroyPipeline>("vkDestroyPipeline")(device.handle, pipeline, nullptr);
+    return time.count();
 }
 
 // One pipeline, so that its time is its own.
 VkResult create_pipeline(Device &device, VkPipelineCache cache, VkComputePipelineCreateInfo info,
                          const VkAllocationCallbacks *allocator, VkPipeline *pipeline) {
-    using Clock = std::chrono::steady_clock;
-    if (device.has_statistics)
-        info.flags |=
-            VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR | VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
+    if (device.has_statistics) info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
+    const double compile_ms = time_to_compile(device, info);
+    if (device.has_statistics) info.flags |= VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     const auto create = device.get<PFN_vkCreateComputePipelines>("vkCreateComputePipelines");
-    const Clock::time_point start = Clock::now();
     std::string printed;
     const VkResult result =
         with_printed_code([&] { return create(device.handle, cache, 1, &info, allocator, pipeline); }, printed);
-    const std::chrono::duration<double, std::milli> time = Clock::now() - start;
     if (result != VK_SUCCESS) return result;
     nlohmann::ordered_json record =
         describe_pipeline(device.executables, device.handle, *pipeline, constants_of(info.stage),
-                          module_of(device, info.stage), time.count());
+                          module_of(device, info.stage), compile_ms);
     record["device"] = device.name;
     if (!printed.empty()) record["texts"]["AGX assembly"] = printed;
     records().add(*pipeline, std::move(record), device.names_objects);

@@ -40,7 +40,9 @@ typedef struct vkattn_shader {
     uint32_t dispatches;     /* of one recording of the plan */
     uint32_t workgroup_size; /* invocations */
     uint32_t subgroup_size;  /* invocations; 0 where the driver does not say */
-    double compile_ms;       /* what vkCreateComputePipelines took; little where a cache had the pipeline */
+    uint32_t spirv_bytes;    /* of the module that the driver was given */
+    double
+        compile_ms; /* what specialising it and vkCreateComputePipelines took; little where a cache had the pipeline */
     uint32_t constant_count;
     uint32_t statistic_count;
     uint32_t text_count; /* 0 unless the context captures TEXTS, and where the driver gives none (Honeykrisp) */

@@ -82,12 +82,16 @@ bool is_turing(const vkattn_device_facts &facts) { return facts.max_subgroups_pe
 
 constexpr Row kTable[] = {
     // Other projects' experience, not measured here: before 1.3, MoltenVK silently gave arrays whose sizes are
-    // specialisation constants their default sizes (its issue 2423). Sizes of cooperative matrices must be constants
-    // for it (its issue 2753). On AMD's GPUs it reports subgroups of 64 where Metal runs 32 (llama.cpp, issues 20029 and
-    // 23218).
-    {.driver = VK_DRIVER_ID_MOLTENVK, .below = {1, 3}, .traits = {.specialised_arrays = 0, .matrix_units = 0}},
+    // specialisation constants their default sizes (its issue 2423), which matters where modules are not specialised. What
+    // it will make of cooperative matrices, whose sizes it wants as plain numbers (its issue 2753), nobody knows: tuning
+    // tells. On AMD's GPUs it reports subgroups of 64 where Metal runs 32 (llama.cpp, issues 20029 and 23218).
+    {.vendor = kAmd,
+     .driver = VK_DRIVER_ID_MOLTENVK,
+     .below = {1, 3},
+     .traits = {.specialised_arrays = 0, .matrix_units = 0, .subgroup_operations = 0}},
     {.vendor = kAmd, .driver = VK_DRIVER_ID_MOLTENVK, .traits = {.matrix_units = 0, .subgroup_operations = 0}},
-    {.driver = VK_DRIVER_ID_MOLTENVK, .traits = {.matrix_units = 0}},
+    {.driver = VK_DRIVER_ID_MOLTENVK, .below = {1, 3}, .traits = {.specialised_arrays = 0, .matrix_units = 2}},
+    {.driver = VK_DRIVER_ID_MOLTENVK, .traits = {.matrix_units = 2}},
     // Mesa's two for Apple's GPUs: KosmicKrisp's subgroup sums of 1,536 numbers are wrong, those through shared memory
     // right (vllm-vulkan, issue 22). Honeykrisp, where it lists matrices, computes them in software (llama.cpp, pull
     // request 10982).

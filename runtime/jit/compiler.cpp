@@ -100,7 +100,8 @@ std::vector<uint32_t> compile(const VariantModule &module, const std::string &fu
     if (!program.link(kMessages)) throw CompileError(first_error(program.getInfoLog(), functions));
     std::vector<uint32_t> code;
     glslang::SpvOptions options;
-    options.disableOptimizer = true;
+    options.disableOptimizer = true; // the library specialises what drivers get
+    options.stripDebugInfo = true;
     glslang::GlslangToSpv(*program.getIntermediate(EShLangCompute), code, &options);
     return code;
 }

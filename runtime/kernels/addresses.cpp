@@ -54,7 +54,7 @@ Tile tile_of(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 const char *missing(const DeviceCaps &caps) {
     if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
-    if (!is_built(shaders::flash_addresses)) return "built without kernels for CPU drivers";
+    if (!is_built(shaders::flash_addresses)) return shaders::flash_addresses.code.why_empty();
     if (caps.traits.scalar_address_loads == 0)
         return caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU ? "needs a newer CPU driver: llvmpipe of Mesa 26"
                                                                : "for CPU drivers alone: llvmpipe since Mesa 26";

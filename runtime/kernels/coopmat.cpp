@@ -274,14 +274,15 @@ bool is_factor(vkattn_type type, vkattn_type factors) {
 
 const char *missing(const DeviceCaps &caps) {
     if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
-    if (!is_built(shaders::coopmat)) return "built by a GLSL compiler without GL_KHR_cooperative_matrix";
+    if (!is_built(shaders::coopmat)) return shaders::coopmat.code.why_empty();
     return obstacle_of_matrices(caps);
 }
 
 // No driver that wants loops rolled multiplies matrices of bf16.
 const Shader &shader_of(const AttentionProblem &problem, const DeviceCaps &caps) {
     if (problem.query.type == VKATTN_TYPE_BF16) return shaders::coopmat_bf16;
-    return caps.traits.unroll_matrices == 0 ? shaders::coopmat_rolled : shaders::coopmat;
+    const bool is_rolled = caps.traits.unroll_matrices == 0 && is_built(shaders::coopmat_rolled);
+    return is_rolled ? shaders::coopmat_rolled : shaders::coopmat;
 }
 
 std::string obstacle_of_types(const AttentionProblem &problem, const DeviceCaps &caps) {

@@ -99,6 +99,7 @@ LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const D
     LinearAnswer answer = kernel.answer(problem, caps);
     if (answer.obstacle.empty() && present(problem.norm) && !answer.shape.normalises)
         answer.obstacle = "does not normalise such an input";
+    if (answer.obstacle.empty()) answer.obstacle = answer.shape.shader->code.why_empty();
     if (answer.obstacle.empty())
         answer.obstacle = why_off(caps, shader_name(*answer.shape.shader, answer.shape.constants), answer.shape.paths);
     return answer;
@@ -208,7 +209,7 @@ LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps)
     std::string off;
     for (const LinearKernel *kernel : kKernels) {
         LinearAnswer each = ask(*kernel, untuned, caps);
-        off = each.obstacle;
+        if (kernel == &kLinearTiles) off = each.obstacle; // which serves whatever the others do not
         if (!each.obstacle.empty() || each.rank <= answer.rank) continue;
         best = kernel;
         answer = std::move(each);

@@ -24,7 +24,7 @@ constexpr Knob kKnobs[] = {{"rows", kRowsToTry}, {"blocks", kBlocksToTry}}; // b
 
 const char *missing(const DeviceCaps &caps) {
     if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
-    if (!is_built(shaders::linear_addresses)) return "built without kernels for CPU drivers";
+    if (!is_built(shaders::linear_addresses)) return shaders::linear_addresses.code.why_empty();
     if (caps.buffers_have_addresses == 0) return "buffers have no device addresses";
     return may_diverge(caps) ? "" : "its subgroups are too wide for addresses that differ (widest_divergent_addresses)";
 }

@@ -130,7 +130,7 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
 
 const char *missing(const DeviceCaps &caps) {
     if (const char *arrays = obstacle_of_arrays(caps); *arrays != '\0') return arrays;
-    if (!is_built(shaders::linear_coopmat)) return "built by a GLSL compiler without GL_KHR_cooperative_matrix";
+    if (!is_built(shaders::linear_coopmat)) return shaders::linear_coopmat.code.why_empty();
     return obstacle_of_matrices(caps);
 }
 
@@ -139,7 +139,7 @@ std::string obstacle(const LinearProblem &problem, const MatrixUse &use, const D
         return text("input is ", type_name(use.type), ", expected f16 or bf16");
     if (problem.weight.type != use.type && use.shader != &shaders::linear_coopmat_quantised)
         return text("weight is ", type_name(problem.weight.type), ", expected ", type_name(use.type), " as input");
-    return is_built(*use.shader) ? matrix_obstacle(caps, use) : "built without matrices of the type";
+    return is_built(*use.shader) ? matrix_obstacle(caps, use) : use.shader->code.why_empty();
 }
 
 LinearShape shape_of(const LinearMatrixTile &tile, const LinearProblem &problem, const MatrixUse &use,

@@ -36,7 +36,7 @@ const char *obstacle_of_arrays(const DeviceCaps &caps) {
 }
 
 const char *obstacle_of_dots(const DeviceCaps &caps, const Shader &shader) {
-    if (!is_built(shader)) return "built by tools for SPIR-V without SPV_VALVE_mixed_float_dot_product";
+    if (!is_built(shader)) return shader.code.why_empty();
     if (!caps.features.mixed_float_dot_product) return "no VK_VALVE_shader_mixed_float_dot_product";
     return caps.features.shader_float16 ? "" : "shaderFloat16 is not enabled";
 }

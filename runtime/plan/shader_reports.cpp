@@ -1,45 +1,11 @@
 #include "runtime/plan/shader_reports.hpp"
 
-#include "runtime/spirv/numbers.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
-#include <map>
 
 namespace vkattn {
 namespace {
-
-using namespace spirv;
-
-// What of a module says how large its workgroups are.
-struct WorkgroupWords {
-    std::map<uint32_t, uint32_t> spec_ids;  // result id -> id of the specialisation constant
-    std::map<uint32_t, uint32_t> constants; // result id -> value, or default
-    std::map<uint32_t, std::array<uint32_t, 3>> composites;
-    uint32_t builtin = 0; // result id of WorkgroupSize, which goes before the execution mode
-    std::array<uint32_t, 3> ids{};
-    std::array<uint32_t, 3> sizes{1, 1, 1};
-
-    void read(uint32_t opcode, std::span<const uint32_t> words) {
-        const auto three = [&](size_t from) { return std::array{words[from], words[from + 1], words[from + 2]}; };
-        const size_t count = words.size();
-        if (opcode == OpDecorate && count == 4 && words[2] == kSpecId) spec_ids[words[1]] = words[3];
-        if (opcode == OpDecorate && count == 4 && words[2] == kBuiltIn && words[3] == kBuiltInWorkgroupSize)
-            builtin = words[1];
-        if ((opcode == OpConstant || opcode == OpSpecConstant) && count == 4) constants[words[2]] = words[3];
-        if ((opcode == OpConstantComposite || opcode == OpSpecConstantComposite) && count == 6)
-            composites[words[2]] = three(3);
-        if (opcode == OpExecutionMode && count == 6 && words[2] == kModeLocalSize) sizes = three(3);
-        if (opcode == OpExecutionModeId && count == 6 && words[2] == kModeLocalSizeId) ids = three(3);
-    }
-
-    uint32_t value_of(uint32_t id, std::span<const uint32_t> given) const {
-        const auto spec = spec_ids.find(id);
-        if (spec != spec_ids.end() && spec->second < given.size()) return given[spec->second];
-        const auto constant = constants.find(id);
-        return constant != constants.end() ? constant->second : 1;
-    }
-};
 
 VkPipelineExecutableInfoKHR executable_info(const Pipeline &pipeline, uint32_t index) {
     return {VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, nullptr, pipeline.pipeline, index};
@@ -83,30 +49,7 @@ std::vector<std::pair<const Pipeline *, uint32_t>> pipelines_of(const Plan &plan
     return all;
 }
 
-// Constants by their ids; 0 for those that the shader does not read.
-std::vector<uint32_t> by_id(std::span<const SpecialisationConstant> constants) {
-    std::vector<uint32_t> values(constants.empty() ? 0 : constants.back().id + 1);
-    for (const auto &[id, value] : constants) values[id] = value;
-    return values;
-}
-
 } // namespace
-
-uint32_t workgroup_size(std::span<const uint32_t> code, std::span<const uint32_t> constants) {
-    WorkgroupWords found;
-    for (size_t at = kHeaderWords; at < code.size();) {
-        const uint32_t count = code[at] >> 16;
-        if (count == 0 || count > code.size() - at) break;
-        found.read(code[at] & 0xffffu, code.subspan(at, count));
-        at += count;
-    }
-    std::array<uint32_t, 3> ids = found.ids;
-    if (found.builtin != 0) ids = found.composites[found.builtin];
-    uint32_t size = 1;
-    for (size_t axis = 0; axis < 3; ++axis)
-        size *= ids[axis] != 0 ? found.value_of(ids[axis], constants) : found.sizes[axis];
-    return size;
-}
 
 ShaderReports::ShaderReports(const Plan &plan) {
     const Context &context = plan.context();
@@ -130,9 +73,10 @@ void ShaderReports::add(const Context &context, const Pipeline &pipeline, uint32
         shader.module = pipeline.shader->name;
         shader.executable = keep(executable.name);
         shader.dispatches = dispatches;
-        shader.workgroup_size = workgroup_size(pipeline.shader->code, by_id(pipeline.constants));
+        shader.workgroup_size = pipeline.workgroup_size;
         shader.subgroup_size = executable.subgroupSize;
         shader.compile_ms = pipeline.compile_ms;
+        shader.spirv_bytes = pipeline.spirv_bytes;
         shader.constant_count = static_cast<uint32_t>(report.constants.size());
         shader.statistic_count = static_cast<uint32_t>(report.statistics.size());
         shader.text_count = static_cast<uint32_t>(report.texts.size());

@@ -34,7 +34,4 @@ class ShaderReports {
     std::deque<std::string> strings_;
 };
 
-// The invocations of a workgroup of a SPIR-V module, compiled with constants (by id).
-uint32_t workgroup_size(std::span<const uint32_t> code, std::span<const uint32_t> constants);
-
 } // namespace vkattn

@@ -39,7 +39,7 @@ uint64_t hash_of_shaders() {
     Hash hash;
     hash.add(kShaderTexts);
     hash.add(spirv::kSpecialiserVersion);
-    for (const Shader *shader : shaders::table()) hash.add(shader->code.data(), shader->code.size_bytes());
+    for (const Shader *shader : shaders::table()) hash.add(shader->code.stored().data(), shader->code.stored().size());
     return hash.value();
 }
 

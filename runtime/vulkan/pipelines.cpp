@@ -1,6 +1,7 @@
 #include "runtime/vulkan/pipelines.hpp"
 
 #include "runtime/device/emulated_subgroups.hpp"
+#include "runtime/spirv/workgroup_size.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/hash.hpp"
 #include "runtime/vulkan/handles.hpp"
@@ -45,7 +46,7 @@ void Pipelines::forget(const Shader &shader, bool leak) {
         if (goes && !leak) destroy(each.second);
         return goes;
     });
-    declared_.erase(&shader);
+    modules_.erase(&shader);
 }
 
 void Pipelines::load(std::span<const std::byte> saved) {
@@ -76,6 +77,8 @@ void Pipelines::set_journal(std::shared_ptr<CrashJournal> journal, uint64_t devi
 
 const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants,
                                const ShaderUse &use) {
+    if (!is_built(shader))
+        fail(VKATTN_ERROR_UNSUPPORTED, shader.name, ": not in this library, which was ", shader.code.why_empty());
     const Found found = entry_of(shader, bindings, constants);
     const std::lock_guard lock(found.entry.mutex);
     Pipeline &pipeline = found.entry.pipeline;
@@ -98,21 +101,31 @@ const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::s
 void Pipelines::make(const Shader &shader, const Found &found, std::span<const uint32_t> constants) {
     const auto &[layout, key, entry] = found;
     const auto start = std::chrono::steady_clock::now();
-    const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), key.second);
+    const Module module = module_of(shader, layout.bindings, key.second);
+    const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), module);
     const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
-    entry.pipeline = {made,    layout.pipeline, layout.set,    layout.bindings, layout.written, layout.has_uniforms,
-                      &shader, key.second,      taken.count(), nullptr};
+    entry.pipeline = {.pipeline = made,
+                      .layout = layout.pipeline,
+                      .set_layout = layout.set,
+                      .bindings = layout.bindings,
+                      .written = layout.module->written,
+                      .has_uniforms = layout.module->uniforms.has_value(),
+                      .shader = &shader,
+                      .constants = key.second,
+                      .compile_ms = taken.count(),
+                      .spirv_bytes = static_cast<uint32_t>(module.code.size() * sizeof(uint32_t)),
+                      .workgroup_size = spirv::WorkgroupSize(module.code).invocations(module.constants).value_or(1),
+                      .first_run = nullptr};
     labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", shader.name).c_str());
 }
 
 // What the same pipeline is in every run of a program.
 Attempt Pipelines::attempt_of(const Shader &shader, const Key &key, const ShaderUse &use) const {
     Hash hash;
-    hash.add(shader.code.data(), shader.code.size_bytes());
+    hash.add(shader.code.stored().data(), shader.code.stored().size());
     hash.add(key.first.second);
     hash.add(key.second.data(), key.second.size() * sizeof(SpecialisationConstant));
-    return {journal_device_, hash.value(), Stage::kBuild, use.paths, static_cast<uint32_t>(shader.code.size()),
-            use.shader};
+    return {journal_device_, hash.value(), Stage::kBuild, use.paths, shader.code.word_count(), use.shader};
 }
 
 void Pipelines::require_survivor(const Attempt &attempt) const {
@@ -125,10 +138,9 @@ void Pipelines::require_survivor(const Attempt &attempt) const {
 
 Pipelines::Found Pipelines::entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants) {
     const std::lock_guard lock(mutex_);
-    BindingSet &declared = declared_[&shader];
-    if (declared == 0) declared = binding_set(shader.code);
-    const LayoutKey layout_key{&shader, bindings & declared};
-    const Layout &layout = layout_of(layout_key);
+    const ModuleFacts &module = facts_of(shader);
+    const LayoutKey layout_key{&shader, bindings & module.bindings};
+    const Layout &layout = layout_of(module, layout_key);
     auto &[key, entry] = *pipelines_.try_emplace({layout_key, values_of(layout, constants)}).first;
     return {layout, key, entry};
 }
@@ -136,8 +148,8 @@ Pipelines::Found Pipelines::entry_of(const Shader &shader, BindingSet bindings, 
 std::vector<SpecialisationConstant> Pipelines::values_of(const Layout &layout,
                                                          std::span<const uint32_t> constants) const {
     std::vector<SpecialisationConstant> values;
-    values.reserve(layout.constant_ids.size());
-    for (const uint32_t id : layout.constant_ids) {
+    values.reserve(layout.module->constant_ids.size());
+    for (const uint32_t id : layout.module->constant_ids) {
         if (id == CONSTANT_UNPACKS_HALVES)
             values.push_back({id, traits_.unpacks_halves});
         else if (id < constants.size())
@@ -157,7 +169,13 @@ size_t Pipelines::count() {
     return pipelines_.size();
 }
 
-const Pipelines::Layout &Pipelines::layout_of(LayoutKey key) {
+const ModuleFacts &Pipelines::facts_of(const Shader &shader) {
+    const auto [found, is_new] = modules_.try_emplace(&shader);
+    if (is_new) found->second = module_facts(shader.code.words());
+    return found->second;
+}
+
+const Pipelines::Layout &Pipelines::layout_of(const ModuleFacts &module, LayoutKey key) {
     const Shader &shader = *key.first;
     const BindingSet bindings = key.second;
     const uint32_t buffers = static_cast<uint32_t>(std::popcount(bindings));
@@ -166,21 +184,21 @@ const Pipelines::Layout &Pipelines::layout_of(LayoutKey key) {
              " storage buffers, expected at most maxPerStageDescriptorStorageBuffers, which is ", max_storage_buffers_);
     const auto [found, is_new] = layouts_.try_emplace(key);
     Layout &layout = found->second;
-    if (is_new) layout.bindings = bindings; // other threads read those that are there already
-    if (layout.set == VK_NULL_HANDLE) add_set_layout(shader, layout);
+    if (is_new) { // other threads read those that are there already
+        layout.module = &module;
+        layout.bindings = bindings;
+    }
+    if (layout.set == VK_NULL_HANDLE) add_set_layout(layout);
     if (layout.pipeline == VK_NULL_HANDLE) add_pipeline_layout(shader, layout);
     return layout;
 }
 
-void Pipelines::add_set_layout(const Shader &shader, Layout &layout) const {
-    layout.written = written_bindings(shader.code);
-    layout.constant_ids = specialisation_ids(shader.code);
-    layout.has_uniforms = uniform_binding(shader.code).has_value();
+void Pipelines::add_set_layout(Layout &layout) const {
     const uint32_t buffers = static_cast<uint32_t>(std::popcount(layout.bindings));
     std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);
     for (uint32_t i = 0; i < buffers; ++i)
         bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-    if (layout.has_uniforms)
+    if (layout.module->uniforms)
         bindings.push_back({buffers, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
     VkDescriptorSetLayoutCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
@@ -203,7 +221,7 @@ void Pipelines::add_pipeline_layout(const Shader &shader, Layout &layout) const 
 
 Pipelines::Module Pipelines::module_of(const Shader &shader, BindingSet bindings,
                                        std::span<const SpecialisationConstant> constants) const {
-    std::vector<uint32_t> code = renumber_bindings(shader.code, bindings);
+    std::vector<uint32_t> code = renumber_bindings(shader.code.words(), bindings);
     if (traits_.specialised_modules == 0) return {std::move(code), constants};
     try {
         return {spirv::specialise(code, constants, shader.name), {}};
@@ -215,8 +233,7 @@ Pipelines::Module Pipelines::module_of(const Shader &shader, BindingSet bindings
 }
 
 VkPipeline Pipelines::create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
-                             std::span<const SpecialisationConstant> constants) const {
-    const Module module = module_of(shader, layout.bindings, constants);
+                             const Module &module) const {
     VkShaderModuleCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
     create.codeSize = module.code.size() * sizeof(uint32_t);

@@ -28,6 +28,8 @@ struct Pipeline {
     const Shader *shader;
     std::span<const SpecialisationConstant> constants; // those that the shader reads
     double compile_ms;                                 // what specialising and vkCreateComputePipelines took
+    uint32_t spirv_bytes;                              // of the module that the driver got
+    uint32_t workgroup_size;                           // in invocations
     std::shared_ptr<const Attempt> first_run;          // as a crash journal has it; NULL: there is none
 };
 
@@ -68,10 +70,8 @@ class Pipelines {
     struct Layout {
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
-        std::vector<uint32_t> constant_ids; // of the shader
+        const ModuleFacts *module = nullptr;
         BindingSet bindings = 0;
-        BindingSet written = 0;
-        bool has_uniforms = false;
     };
     struct Entry {
         std::mutex mutex; // held while it is compiled: others are compiled meanwhile
@@ -86,14 +86,15 @@ class Pipelines {
         Entry &entry; // may have no pipeline yet
     };
 
-    // All three stay where they are.
+    // All of these stay where they are.
     Found entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
-    const Layout &layout_of(LayoutKey key);
+    const ModuleFacts &facts_of(const Shader &shader);
+    const Layout &layout_of(const ModuleFacts &module, LayoutKey key);
     void destroy(const Layout &layout) const;
     Attempt attempt_of(const Shader &shader, const Key &key, const ShaderUse &use) const;
     void require_survivor(const Attempt &attempt) const;
     void make(const Shader &shader, const Found &found, std::span<const uint32_t> constants);
-    void add_set_layout(const Shader &shader, Layout &layout) const;
+    void add_set_layout(Layout &layout) const;
     void add_pipeline_layout(const Shader &shader, Layout &layout) const;
     std::vector<SpecialisationConstant> values_of(const Layout &layout, std::span<const uint32_t> constants) const;
     // To ask for; 0: the driver decides.
@@ -105,8 +106,7 @@ class Pipelines {
     };
     Module module_of(const Shader &shader, BindingSet bindings,
                      std::span<const SpecialisationConstant> constants) const;
-    VkPipeline create(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
-                      std::span<const SpecialisationConstant> constants) const;
+    VkPipeline create(const Shader &shader, const Layout &layout, uint32_t subgroup_size, const Module &module) const;
     VkPipeline create_of_module(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
                                 std::span<const SpecialisationConstant> constants, VkShaderModule module) const;
 
@@ -123,8 +123,8 @@ class Pipelines {
     bool takes_full_subgroups_;
     std::shared_ptr<CrashJournal> journal_; // or NULL
     uint64_t journal_device_ = 0;
-    std::mutex mutex_;                              // of what follows
-    std::map<const Shader *, BindingSet> declared_; // by their code; 0: not looked up yet
+    std::mutex mutex_; // of what follows
+    std::map<const Shader *, ModuleFacts> modules_;
     std::map<LayoutKey, Layout> layouts_;
     std::map<Key, Entry> pipelines_;
 };

@@ -1,10 +1,13 @@
 #include "runtime/vulkan/shader.hpp"
 
 #include "runtime/spirv/numbers.hpp"
+#include "runtime/spirv/used_ids.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/inflate.hpp"
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <set>
 
@@ -119,41 +122,7 @@ class TypeBytes {
     Values bytes_, constants_, own_;
 };
 
-} // namespace
-
-std::string module_fault(std::span<const uint32_t> code) {
-    // Compilers of drivers take minutes for larger ones, and registers hold none of them.
-    constexpr uint64_t kMostOwnBytes = 4096;
-    if (std::string fault = fault_of_instructions(code); !fault.empty()) return fault;
-    for (const size_t at : decorations(code, kBinding))
-        if (code[at] >= 8 * sizeof(BindingSet))
-            return text("a resource of binding ", code[at], ", expected one below ", 8 * sizeof(BindingSet));
-    for (const size_t at : decorations(code, kDescriptorSet))
-        if (code[at] != 0) return text("a resource of descriptor set ", code[at], ", expected those of set 0 alone");
-    const TypeBytes bytes(code);
-    std::string fault;
-    for_each(code, OpVariable, [&](size_t at, uint32_t) {
-        if (const uint64_t own = bytes.behind(code[at + 1]); own > kMostOwnBytes)
-            fault = text("an array of ", own, " bytes in functions, expected at most ", kMostOwnBytes,
-                         ": a captured tensor holds many numbers");
-    });
-    return fault;
-}
-
-std::vector<uint32_t> specialisation_ids(std::span<const uint32_t> code) {
-    std::vector<uint32_t> ids;
-    for (const size_t at : decorations(code, kSpecId)) ids.push_back(code[at]);
-    std::ranges::sort(ids); // the one of the workgroup's size may be there twice
-    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-    return ids;
-}
-
-BindingSet binding_set(std::span<const uint32_t> code) {
-    BindingSet bindings = 0;
-    for (const size_t at : decorations(code, kBinding)) bindings |= BindingSet{1} << code[at];
-    return bindings;
-}
-
+// The buffers that a module may write: those that are not declared readonly.
 BindingSet written_bindings(std::span<const uint32_t> code) {
     std::map<uint32_t, uint32_t> pointed, pointers; // the type of a pointer, the pointer of a variable
     std::set<uint32_t> readonly;                    // structs
@@ -176,6 +145,54 @@ std::optional<uint32_t> uniform_binding(std::span<const uint32_t> code) {
     for (const size_t at : decorations(code, kBinding))
         if (uniforms.contains(code[at - 2])) return code[at];
     return std::nullopt;
+}
+
+} // namespace
+
+std::string module_fault(std::span<const uint32_t> code) {
+    // Compilers of drivers take minutes for larger ones, and registers hold none of them.
+    constexpr uint64_t kMostOwnBytes = 4096;
+    if (std::string fault = fault_of_instructions(code); !fault.empty()) return fault;
+    for (const size_t at : decorations(code, kBinding))
+        if (code[at] >= 8 * sizeof(BindingSet))
+            return text("a resource of binding ", code[at], ", expected one below ", 8 * sizeof(BindingSet));
+    for (const size_t at : decorations(code, kDescriptorSet))
+        if (code[at] != 0) return text("a resource of descriptor set ", code[at], ", expected those of set 0 alone");
+    const TypeBytes bytes(code);
+    std::string fault;
+    for_each(code, OpVariable, [&](size_t at, uint32_t) {
+        if (const uint64_t own = bytes.behind(code[at + 1]); own > kMostOwnBytes)
+            fault = text("an array of ", own, " bytes in functions, expected at most ", kMostOwnBytes,
+                         ": a captured tensor holds many numbers");
+    });
+    return fault;
+}
+
+std::vector<uint32_t> ModuleCode::words() const {
+    if (deflated_.empty()) return {plain_.begin(), plain_.end()};
+    const std::vector<std::byte> bytes = inflate(deflated_, word_count_ * sizeof(uint32_t));
+    std::vector<uint32_t> words(word_count_);
+    std::memcpy(words.data(), bytes.data(), bytes.size());
+    return words;
+}
+
+ModuleFacts module_facts(std::span<const uint32_t> code) {
+    const std::vector<bool> used = spirv::used_ids(code);
+    const auto is_used = [&](size_t at) {
+        return code[at - 2] < used.size() && used[code[at - 2]];
+    }; // the decorated id
+    ModuleFacts facts;
+    for (const size_t at : decorations(code, kSpecId))
+        if (is_used(at)) facts.constant_ids.push_back(code[at]);
+    std::ranges::sort(facts.constant_ids); // the one of the workgroup's size may be there twice
+    facts.constant_ids.erase(std::unique(facts.constant_ids.begin(), facts.constant_ids.end()),
+                             facts.constant_ids.end());
+    for (const size_t at : decorations(code, kBinding))
+        if (is_used(at)) facts.bindings |= BindingSet{1} << code[at];
+    facts.written = written_bindings(code) & facts.bindings;
+    facts.uniforms = uniform_binding(code);
+    if (facts.uniforms && (facts.bindings >> *facts.uniforms & 1) == 0) facts.uniforms = std::nullopt;
+    return facts;
 }
 
 std::vector<uint32_t> renumber_bindings(std::span<const uint32_t> code, BindingSet used) {

@@ -98,7 +98,7 @@ const Shader &Variant::made(const Shader &base, Module &module) const {
     module.name = text(base.name, " of variant ", hash);
     module.shader = base;
     module.shader.name = module.name.c_str();
-    module.shader.code = module.code;
+    module.shader.code = ModuleCode(std::span<const uint32_t>(module.code));
     return module.shader;
 }
 

@@ -40,10 +40,12 @@ void join_batch(uint first, uint first_part, uint end, uint block, inout JoinedP
     [[unroll]] for (uint i = 0; i < PARTS_AT_ONCE; ++i) maximum = max(maximum, states[i].maximum);
     float rescale = exp2(all.state.maximum - maximum);
     all = JoinedParts(SoftmaxState(maximum, all.state.sum * rescale), all.block * rescale);
-    [[unroll]] for (uint i = 0; i < PARTS_AT_ONCE; ++i) if (first_part + i < end) {
+    // No branch: compilers would load within it, part after part.
+    [[unroll]] for (uint i = 0; i < PARTS_AT_ONCE; ++i) {
         float weight = exp2(states[i].maximum - maximum);
-        all.state.sum += states[i].sum * weight;
-        all.block += blocks[i] * weight;
+        bool is_within = first_part + i < end;
+        all.state.sum = mix(all.state.sum, all.state.sum + states[i].sum * weight, is_within);
+        all.block = mix(all.block, all.block + blocks[i] * weight, bvec4(is_within));
     }
 }
 

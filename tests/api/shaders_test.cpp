@@ -80,6 +80,8 @@ TEST_SUITE("shaders") {
         for (const vkattn_shader &shader : shaders) {
             dispatches += shader.dispatches;
             CHECK(shader.compile_ms > 0.0);
+            CHECK(shader.spirv_bytes > 1000);
+            CHECK(shader.spirv_bytes <= 64 << 10);
             CHECK(shader.workgroup_size >= 1);
             CHECK(shader.workgroup_size <= context.facts().max_workgroup_invocations);
             CHECK(constant_of(shader, "V_HEAD_DIM") == 64);

@@ -13,11 +13,10 @@ using namespace vkattn;
 
 void walk(std::span<const std::uint32_t> code) {
     if (!module_fault(code).empty()) return;
-    expect(renumber_bindings(code, binding_set(code) & 0x15555).size() == code.size(), "a module keeps its size");
-    expect((written_bindings(code) & ~binding_set(code)) == 0, "what is written is declared");
-    const std::optional<std::uint32_t> uniforms = uniform_binding(code);
-    expect(!uniforms.has_value() || (binding_set(code) >> *uniforms & 1) != 0, "uniforms are declared");
-    static_cast<void>(specialisation_ids(code));
+    const ModuleFacts facts = module_facts(code);
+    expect(renumber_bindings(code, facts.bindings & 0x15555).size() == code.size(), "a module keeps its size");
+    expect((facts.written & ~facts.bindings) == 0, "what is written is used");
+    expect(!facts.uniforms || (facts.bindings >> *facts.uniforms & 1) != 0, "uniforms are used");
 }
 
 void read(std::span<const std::byte> bytes) {

@@ -169,7 +169,13 @@ TEST_CASE("MoltenVK, of whatever vendor, sizes arrays from 1.3 on") {
     CHECK(sizes(0x8086, "1.4.1") == 1);
     CHECK(sizes(0x106b, "2.0.0") == 1);
     CHECK(sizes(0x106b, "") == 1); // it does not tell
-    CHECK(traits_of({0x106b, "Apple M1", VK_DRIVER_ID_MOLTENVK, "1.4.1", kIntegrated}).matrix_units == 0);
+    CHECK(traits_of({0x106b, "Apple M1", VK_DRIVER_ID_MOLTENVK, "1.4.1", kIntegrated}).matrix_units == 2);
+    for (const char *version : {"1.2.9", "1.4.1"}) {
+        const vkattn::DeviceTraits amd =
+            traits_of({0x1002, "AMD Radeon Pro", VK_DRIVER_ID_MOLTENVK, version, kIntegrated});
+        CHECK(amd.matrix_units == 0);
+        CHECK(amd.subgroup_operations == 0);
+    }
     CHECK(traits_of({0x106b, "Apple M1 (G13G B1)", kHoneykrisp, "Mesa 25.1", kIntegrated}).specialised_arrays == 1);
 }
 

@@ -29,7 +29,7 @@ vkattn_context_info test_context() {
 enum : std::uint32_t { kOpCapability = 17, kFloat16 = 9, kBfloat16 = 5116, kDotProductFloat16AccFloat32 = 6912 };
 
 bool declares(const Shader &shader, std::uint32_t capability) {
-    const std::span<const std::uint32_t> code = shader.code;
+    const std::vector<std::uint32_t> code = shader.code.words();
     for (std::size_t at = 5; at < code.size() && (code[at] & 0xffffu) == kOpCapability; at += code[at] >> 16)
         if (code[at + 1] == capability) return true;
     return false;
@@ -97,44 +97,45 @@ TEST_CASE("a constant that a module does not read makes no new pipeline") {
     CHECK(context.pipelines().count() == 2);
 }
 
-TEST_CASE("a pipeline binds what the call binds of what its module declares") {
+TEST_CASE("a pipeline binds what the call binds of what its module uses") {
     Context context(test_context());
     const Pipeline &merge = context.pipelines().get(shaders::merge_parts, kBindingsOfMerge | 1u << BINDING_QUERY, {});
     CHECK(merge.bindings == kBindingsOfMerge);
 }
 
 TEST_CASE("used bindings are numbered in their order, the others share one of their own kind") {
-    const std::span<const std::uint32_t> code = shaders::merge_parts.code;
-    const BindingSet declared = binding_set(code);
+    const std::vector<std::uint32_t> code = shaders::merge_parts.code.words();
+    const BindingSet declared = module_facts(code).bindings;
     for (const std::uint32_t binding : {BINDING_OUTPUT, BINDING_SCORES, BINDING_SINKS, ATTENTION_BINDINGS})
         CHECK((declared >> binding & 1) == 1);
     CHECK((declared >> BINDING_QUERY & 1) == 0);
     const std::vector<std::uint32_t> renumbered = renumber_bindings(code, kBindingsOfMerge);
-    CHECK(binding_set(renumbered) == 0b111); // the two, and the uniform block
+    CHECK(module_facts(renumbered).bindings == 0b111); // the two, and the uniform block
     CHECK(renumbered.size() == code.size());
-    CHECK(binding_set(renumber_bindings(code, declared & ~(BindingSet{1} << ATTENTION_BINDINGS))) ==
+    CHECK(module_facts(renumber_bindings(code, declared & ~(BindingSet{1} << ATTENTION_BINDINGS))).bindings ==
           (1u << std::popcount(declared)) - 1);
 }
 
-TEST_CASE("the specialisation constants of a module are those that its code names") {
-    const std::vector<std::uint32_t> ids = specialisation_ids(shaders::merge_parts.code);
+TEST_CASE("the specialisation constants of a module are those that its functions need") {
+    const std::vector<std::uint32_t> ids = module_facts(shaders::merge_parts.code.words()).constant_ids;
     using Index = gpu::AttentionConstants::Index;
     const auto reads = [&](Index index) { return std::ranges::binary_search(ids, static_cast<std::uint32_t>(index)); };
     CHECK(std::ranges::adjacent_find(ids) == ids.end());
     CHECK(reads(Index::V_HEAD_DIM));
     CHECK(reads(Index::WORKGROUP_SIZE));
-    CHECK(specialisation_ids(shaders::advance_lengths.code) == std::vector<std::uint32_t>{0});
+    CHECK(module_facts(shaders::advance_lengths.code.words()).constant_ids == std::vector<std::uint32_t>{0});
 }
 
 TEST_CASE("each constant that a shader reads has a name in its interface, but for the device's own") {
     REQUIRE(std::ranges::find(shaders::table(), &shaders::merge_parts) != shaders::table().end());
     for (const Shader *shader : shaders::table()) {
         INFO("shader ", std::string(shader->name));
-        for (const std::uint32_t id : specialisation_ids(shader->code))
+        const ModuleFacts facts = module_facts(shader->code.words());
+        for (const std::uint32_t id : facts.constant_ids)
             CHECK((id < shader->constants.size() || id == CONSTANT_UNPACKS_HALVES));
         const bool attends = shader->constants.data() == shaders::flash.constants.data();
-        if (attends && is_built(*shader)) CHECK(uniform_binding(shader->code) == ATTENTION_BINDINGS);
-        if (!attends) CHECK(uniform_binding(shader->code) == std::nullopt);
+        if (attends && is_built(*shader)) CHECK(facts.uniforms == ATTENTION_BINDINGS);
+        if (!attends) CHECK(facts.uniforms == std::nullopt);
     }
 }
 

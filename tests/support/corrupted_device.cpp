@@ -148,9 +148,10 @@ Function next(VkDevice device, const char *name) {
 
 // Whatever numbers its bindings have been given.
 bool is_code_of(const Shader &shader, std::span<const std::uint32_t> code) {
-    const std::span<const std::uint32_t> own = shader.code;
+    if (code.size() != shader.code.word_count()) return false;
+    const std::vector<std::uint32_t> own = shader.code.words();
     const auto unnumbered = [](std::span<const std::uint32_t> words) { return vkattn::renumber_bindings(words, 0); };
-    return code.size() == own.size() && unnumbered(code) == unnumbered(own);
+    return unnumbered(code) == unnumbered(own);
 }
 
 VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice device, const VkShaderModuleCreateInfo *info,

@@ -75,6 +75,7 @@ void add_rows(std::vector<OrderedJson> &rows, const ReportedPlan &reported, cons
         add("dispatches", shader.dispatches);
         add("workgroup_size", shader.workgroup_size);
         add("subgroup_size", shader.subgroup_size);
+        add("spirv_bytes", shader.spirv_bytes);
         add("compile_ms", shader.compile_ms);
         for (const vkattn_shader_statistic &each : std::span(shader.statistics, shader.statistic_count))
             add(each.name, number(each.value));
@@ -99,7 +100,8 @@ void print_text(const ReportedPlan &reported, const ShadersOptions &options) {
                   << (shader.dispatches == 1 ? "1 dispatch" : std::to_string(shader.dispatches) + " dispatches")
                   << ", workgroup of " << shader.workgroup_size;
         if (shader.subgroup_size != 0) std::cout << ", subgroups of " << shader.subgroup_size;
-        std::cout << ", compiled in " << significant(shader.compile_ms, 3) << " ms\n";
+        std::cout << ", " << shader.spirv_bytes << " bytes of SPIR-V compiled in " << significant(shader.compile_ms, 3)
+                  << " ms\n";
         for (const vkattn_shader_statistic &each : std::span(shader.statistics, shader.statistic_count))
             std::cout << "    " << padded(each.name, 32) << " " << number(each.value).dump() << "\n";
         if (options.assembly) print_assembly(shader);

@@ -33,6 +33,7 @@ nlohmann::ordered_json to_json(const vkattn_shader &shader) {
                  {"dispatches", shader.dispatches},
                  {"workgroup_size", shader.workgroup_size},
                  {"subgroup_size", shader.subgroup_size},
+                 {"spirv_bytes", shader.spirv_bytes},
                  {"compile_ms", shader.compile_ms},
                  {"constants", constants},
                  {"statistics", statistics}};

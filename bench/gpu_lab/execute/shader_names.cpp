@@ -72,7 +72,7 @@ std::map<Code, std::string> read_modules() {
         if (file.path().extension() != ".spv") continue;
         std::ifstream stream(file.path(), std::ios::binary);
         const std::string bytes(std::istreambuf_iterator<char>(stream), {});
-        result[code_of(bytes.data(), bytes.size())] = file.path().stem().stem().string(); // NAME.opt.spv
+        result[code_of(bytes.data(), bytes.size())] = file.path().stem().string();
     }
     return result;
 }

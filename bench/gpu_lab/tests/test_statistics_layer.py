@@ -25,7 +25,7 @@ def test_every_pipeline_is_written_down_and_nothing_runs(tmp_path):
     specialised = records(tmp_path / "specialised.jsonl", "specialised_modules=1")
     assert found and len(specialised) == len(found)
     for record in found + specialised:
-        assert list(record) == ["module", "compile_ms", "subgroup_size", "workgroup_size", "constants", "statistics", "texts",
+        assert list(record) == ["module", "spirv_bytes", "compile_ms", "subgroup_size", "workgroup_size", "constants", "statistics", "texts",
                                 "device"]
         assert record["compile_ms"] > 0
         assert record["workgroup_size"] > 0

@@ -1,7 +1,7 @@
 // A tile's V is on its way while its keys are scored, and the next tile's K while its values are summed. Part of coopmat.comp, for
 // K and V of the query's type that each pass whole, are loaded sixteen bytes at a time and lie beside each other.
 //
-// Some compilers keep every matrix in memory across calls of functions: spirv-opt inlines all of this module's.
+// Some compilers keep every matrix in memory across calls of functions: where the driver specialises modules, this one is slow there.
 
 const uint NEXT_KEY_TURNS = (KEY_ITEMS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
 uvec4 next_keys[NEXT_KEY_TURNS];
