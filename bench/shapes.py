@@ -76,6 +76,43 @@ class LinearShape:
         return options + (["--input-norm"] if self.input_norm else [])
 
 
+@dataclasses.dataclass(frozen=True)
+class WholeShape:
+    """Decoder layers with caches of K and V in f16, as language models have them: tokens after `past` others.
+
+    weights     of matrices: f16, q4_1, or q4_K, where what no super-block divides is q5_0
+    layers      one behind the other
+    vocabulary  rows of the embedding, which is the output's matrix, too: q8_0, or f16 as the others are; 0: the layers alone,
+                from hidden states to hidden states
+    family      llama: Llama's layer; gemma3: with norms of heads, norms after attention and feed-forward, and GELU
+    """
+    name: str
+    width: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    hidden: int
+    weights: str
+    tokens: int
+    past: int
+    layers: int = 1
+    vocabulary: int = 0
+    family: str = "llama"
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingShape:
+    """Attention of a server's step, over pages of K and V in f16: a prompt that has nothing before it beside decodes, a token each
+    after `past` others."""
+    name: str
+    prompt: int
+    decodes: int
+    past: int
+    heads: int = 8
+    kv_heads: int = 2
+    head_dim: int = 128
+
+
 def time_vkattn(program, shape, *arguments):
     """What `vkattn bench --json` says of the shape, with one set of inputs."""
     command = [program, "bench", *shape.options(), "--input-sets", 1, "--json", *arguments]

@@ -1,6 +1,7 @@
 """vkattn beside ggml on AMD GPUs whose machine code is executed: the same shapes, counted alike, with a modelled time."""
 import csv
 import dataclasses
+import functools
 import json
 import pathlib
 import re
@@ -12,11 +13,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))  # bench
 import ggml_attention  # noqa: E402
 import lab  # noqa: E402
 import modelled  # noqa: E402
-from shapes import LinearShape, Shape  # noqa: E402
+from shapes import LinearShape, ServingShape, Shape, WholeShape  # noqa: E402
 
 GPUS = ("amd-navi31", "amd-vega10", "amd-navi21", "amd-gfx1201")
 TABLE = lab.ROOT / "bench/results/gpu-lab/ggml.csv"
-LONGEST_SECONDS = 900
+LONGEST_SECONDS, LONGEST_SECONDS_OF_WHOLE = 900, 3600
+SERVING_SIDES = {"vkattn": ["packed"], "apart": ["prompt", "decodes"]}
+LIBRARY = lab.BUILD / "shared/libvkattn.so"
+LLAMA = dict(width=4096, heads=32, kv_heads=8, head_dim=128, hidden=14336)
+SMOLLM2 = dict(width=576, heads=9, kv_heads=3, head_dim=64, hidden=1536)
+GEMMA3 = dict(width=640, heads=4, kv_heads=1, head_dim=256, hidden=2048)
+LAYERS = (("Llama 3 8B", LLAMA, "q4_K"), ("SmolLM2-135M", SMOLLM2, "q4_1"), ("Gemma 3 270m", GEMMA3, "q4_K"))
+MODELS = (("SmolLM2-135M", dict(SMOLLM2, weights="q4_1", layers=30, vocabulary=49152)),
+          ("Gemma 3 270m", dict(GEMMA3, weights="q4_K", layers=18, vocabulary=262144, family="gemma3")))
 
 
 def name_of(count):
@@ -57,6 +66,42 @@ def shapes():
             *prefills(2048), *latents([16384], 32)]
 
 
+def layers(tokens, past):
+    """A decoder layer of each width, Llama's layer in all of them."""
+    for model, sizes, quantised in LAYERS:
+        for weights in (quantised, "f16"):
+            name = f"layer of {model}, {weights}, {place_of(tokens, past)}"
+            yield WholeShape(name, **sizes, weights=weights, tokens=tokens, past=past)
+
+
+def models(tokens, past):
+    for model, sizes in MODELS:
+        yield WholeShape(f"{model}, {place_of(tokens, past)}", **sizes, tokens=tokens, past=past)
+
+
+def place_of(tokens, past):
+    return f"prompt of {tokens:,}" if tokens > 1 else f"token after {past:,}"
+
+
+def wholes():
+    """Decoder layers and models, the most wanted first."""
+    return [*layers(1, 1024), *layers(512, 0), *models(1, 1), *models(64, 0), *models(1, 1024), *layers(1, 4096), *models(512, 0)]
+
+
+def serving_steps():
+    """Ours alone: ggml's attention has no packed batch."""
+    for prompt, decoding in ((512, 16), (512, 64), (512, 256), (2048, 16), (2048, 64), (2048, 256)):
+        yield ServingShape(f"serving step: prompt of {prompt:,} beside {decoding} decodes after 1,024", prompt, decoding, 1024)
+
+
+def wholes_in_order():
+    """The same as a table has them: layers by width and weights, then models."""
+    found = wholes()
+    models_of = [model for model, *_ in (*LAYERS, *MODELS)]
+    return sorted(found, key=lambda shape: (bool(shape.vocabulary), [model in shape.name for model in models_of].index(True),
+                                            shape.weights == "f16", shape.tokens == 1, shape.tokens, shape.past))
+
+
 def in_order():
     """The same as a table has them: by kind, then by length."""
     kinds = ("decode f16", "decode q8_0", "MLA", "prefill", "linear")
@@ -69,7 +114,8 @@ def in_order():
 @dataclasses.dataclass
 class Row:
     """One run of one side: vkattn, ggml, or before, which is vkattn as it was. us_dram_300 and us_dram_800: the modelled time
-    if memory answers sooner or later. what: vkattn's kernel; of ggml, whether its numbers are right."""
+    if memory answers sooner or later. what: vkattn's kernel; of ggml and of wholes, whether the numbers are right. waits: the
+    dispatches that a barrier, or the end of a submission, makes wait for those before; None: not counted."""
     gpu: str
     shape: str
     side: str
@@ -82,14 +128,15 @@ class Row:
     us_dram_300: float
     us_dram_800: float
     bound: str
+    waits: int | None = None
 
 
-def count(gpu, *command, skip_submissions=0):
+def count(gpu, *command, longest_seconds=LONGEST_SECONDS, **more):
     """What the command printed and its dispatches, as the executor counted them; why not, where it took too long."""
     try:
-        ran, dispatches, _ = modelled.count(gpu, *command, skip_submissions=skip_submissions, longest_seconds=LONGEST_SECONDS)
+        ran, dispatches, _ = modelled.count(gpu, *command, longest_seconds=longest_seconds, **more)
     except subprocess.TimeoutExpired:
-        return f"not done after {LONGEST_SECONDS} s", []
+        return f"not done after {longest_seconds} s", []
     return ran.stdout + ran.stderr, dispatches
 
 
@@ -120,6 +167,39 @@ def run_theirs(gpu, shape):
     return (verdict[1], of_longest_submission(dispatches)) if verdict else (output.strip()[-200:], [])
 
 
+def run_serving(gpu, shape, side):
+    """Apart: the prompt and the decodes one after the other."""
+    verdicts, dispatches = set(), []
+    for part in SERVING_SIDES[side]:
+        verdict, found = run_whole(gpu, shape, "vkattn_serving.py", part)
+        if not found:
+            return verdict, []
+        verdicts.add(verdict)
+        dispatches += found
+    return max(verdicts), dispatches  # wrong, if one is
+
+
+def run_whole(gpu, shape, script, *arguments):
+    """Whether its numbers are right, and the dispatches that computed them; what it said, where it did not."""
+    output, dispatches = count(gpu, "env", "GGML_VK_VISIBLE_DEVICES=0", "python3", "-B", lab.ROOT / "bench/gpu_lab" / script,
+                               json.dumps(dataclasses.asdict(shape)), *arguments, longest_seconds=LONGEST_SECONDS_OF_WHOLE,
+                               environment={"VKATTN_LIBRARY": LIBRARY, "VKATTN_VALIDATION": "0"})
+    verdict = re.search(r"^(right|wrong), error", output, re.MULTILINE)
+    places = re.search(r"^dispatches (\d+) to (\d+)$", output, re.MULTILINE)
+    if not verdict or not places:
+        return output.strip()[-200:], []
+    return verdict[1], dispatches[int(places[1]):int(places[2])]
+
+
+def sides_of(shape):
+    """Who computes it: the name of the side, and what runs it."""
+    if isinstance(shape, ServingShape):
+        return [(side, functools.partial(run_serving, side=side)) for side in SERVING_SIDES]
+    if isinstance(shape, WholeShape):
+        return [(side, functools.partial(run_whole, script=f"{side}_decoder.py")) for side in ("vkattn", "ggml")]
+    return [("vkattn", run_ours), ("ggml", run_theirs)]
+
+
 def bound_of(dispatches):
     """What bounds the modelled time: of several dispatches the shares in percent, where they differ."""
     shares = {}
@@ -140,14 +220,15 @@ def row_of(gpu, shape, side, what, dispatches):
     return Row(gpu, shape.name, side, what, len(dispatches), total(lambda d: d["instructions"]["total"]),
                total(lambda d: d["lds_cycles"]), total(lambda d: d["requested_lines"]),
                round(total(lambda d: d["modelled"]["us"]), 3), round(total(lambda d: d["modelled"]["us_if"]["dram_ns=300"]), 3),
-               round(total(lambda d: d["modelled"]["us_if"]["dram_ns=800"]), 3), bound_of(dispatches))
+               round(total(lambda d: d["modelled"]["us_if"]["dram_ns=800"]), 3), bound_of(dispatches),
+               total(lambda d: d["waits_for_earlier"]))
 
 
 def read(path):
     """Rows by GPU, shape and side."""
     if not path.exists():
         return {}
-    types = {field.name: field.type for field in dataclasses.fields(Row)}
+    types = {field.name: field.type for field in dataclasses.fields(Row)} | {"waits": lambda text: int(text) if text else None}
     with path.open(newline="") as file:
         rows = [Row(**{name: types[name](value) for name, value in line.items()}) for line in csv.DictReader(file)]
     return {(row.gpu, row.shape, row.side): row for row in rows}
@@ -155,7 +236,7 @@ def read(path):
 
 def write(path, rows):
     """In the order of the shapes."""
-    order = [shape.name for shape in in_order()]
+    order = [shape.name for shape in (*in_order(), *wholes_in_order(), *serving_steps())]
     names = [field.name for field in dataclasses.fields(Row)]
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
@@ -177,11 +258,11 @@ def begin_anew(path):
 def fill(path, gpus, pattern, tell):
     """Runs what the table lacks and writes it row by row, so that it goes on where it was ended."""
     rows = read(path)
-    for shape in shapes():
+    for shape in (*shapes(), *wholes(), *serving_steps()):
         for gpu in gpus:
             if not re.search(pattern, shape.name):
                 continue
-            for side, run in (("vkattn", run_ours), ("ggml", run_theirs)):
+            for side, run in sides_of(shape):
                 key = (gpu, shape.name, side)
                 if key in rows:
                     continue

@@ -33,7 +33,26 @@ How they are made alike, and where they are not:
 - Decode: one query, 8 KV heads of 128, groups of 1, 4, 8 query heads each. MLA: 16 heads of 576 over one KV head whose first 512
   elements are V. Prefill: causal; {prefills}.
   Linear: 4,096 features in and out, f16 weights. Fewer heads than a model's where a row would take long to execute; the same for both.
+- Wholes: {wholes}
 - Some rows of ggml's answer are compared with float64 (`bench/gpu_lab/ggml_graph.py`): what is wrong is said in the row.
+"""
+
+WHOLES = """the graph that llama.cpp builds for a layer, or for a model with its embedding and its logits, through ggml's scheduler,
+  which lets the Vulkan backend fuse and reorder it (`bench/gpu_lab/ggml_decoder.py`), beside what vkattn-lm's decoder computes: a layer as
+  a recorded program, a model as vkattn-lm runs it, with the choice of the likeliest token after a token (`bench/gpu_lab/vkattn_decoder.py`). The same
+  random weights, hidden states in f32, K and V in f16; each side's numbers are compared with float64. A layer is norm, q, k and v, RoPE, append,
+  attention, product and residual, norm, gate, up and down, residual. q4_K is q5_0 where a row is no multiple of 256 numbers, and a model's
+  embedding is q8_0. Of its cache llama.cpp reads multiples of 256 cells, so does this graph; vkattn's cache has room for a power of two of
+  tokens from 4,096. **waits** are dispatches before which a barrier, or a submission's end, stands."""
+WHOLES_HEADING = "\n| shape | dispatches | waits | instructions | lines | µs, vkattn / ggml | ratio | DRAM 300 / 800 | bound | ggml's bound |\n" + \
+    "|" + 10 * "---|" + "\n"
+SERVING = """
+A serving step, attention of 8 heads over 2 of 128, pages of 16 tokens: all rows in one packed batch of vkattn's, beside the same prompt and the same
+decodes apart, one after the other. ggml's attention takes one mask for all rows and no pages: llama.cpp would let every row read every
+sequence's cells, under a mask, or compute sequences of equal length side by side.
+
+| step | dispatches, packed / apart | waits | µs, packed / apart | ratio | bound | apart |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -80,6 +99,36 @@ def line_of(gpu, shape, rows):
                               theirs.bound]) + " |"
 
 
+def whole_line(gpu, shape, rows, other="ggml"):
+    """Of a whole; of a serving step beside the side "apart"."""
+    before, ours, theirs = (rows.get((gpu, shape, side)) for side in ("before", "vkattn", other))
+    if not ours or not theirs:
+        return None
+
+    def verdict(row):
+        return "" if row.what == "right" else " (wrong)"
+
+    def pair(name):
+        return f"{getattr(ours, name)} / {getattr(theirs, name)}"
+
+    was = f"{before.us:.1f} → " if before else ""
+    was_ratio = f"{ratio(before.us, theirs.us)} → " if before else ""
+    counts = [pair("dispatches"), pair("waits")]
+    more, sensitive = [], []
+    if other == "ggml":
+        more = [ratio(getattr(ours, name), getattr(theirs, name)) for name in ("instructions", "lines")]
+        sensitive = [" / ".join(ratio(getattr(ours, name), getattr(theirs, name)) for name in ("us_dram_300", "us_dram_800"))]
+    return "| " + " | ".join([shape, *counts, *more, f"{was}{ours.us:.1f}{verdict(ours)} / {theirs.us:.1f}{verdict(theirs)}",
+                              f"{was_ratio}**{ratio(ours.us, theirs.us)}**", *sensitive, ours.bound, theirs.bound]) + " |"
+
+
+def wholes_of(gpu, rows):
+    lines = list(filter(None, (whole_line(gpu, shape.name, rows) for shape in compare.wholes_in_order())))
+    text = WHOLES_HEADING + "\n".join(lines) + "\n" if lines else ""
+    lines = list(filter(None, (whole_line(gpu, shape.name, rows, "apart") for shape in compare.serving_steps())))
+    return text + (SERVING + "\n".join(lines) + "\n" if lines else "")
+
+
 def summary(rows):
     """How many rows of each GPU are behind ggml."""
     lines = []
@@ -88,20 +137,21 @@ def summary(rows):
                  if of == gpu and side == "vkattn" and (gpu, shape, "ggml") in rows]
         if pairs:
             behind = [ours.shape for ours, theirs in pairs if ours.us > theirs.us]
-            lines.append(f"- {gpu.removeprefix('amd-')}: {len(pairs)} of {len(compare.shapes())} shapes compared, behind ggml in "
+            lines.append(f"- {gpu.removeprefix('amd-')}: {len(pairs)} of {len(compare.shapes()) + len(compare.wholes())} shapes compared, behind ggml in "
                          f"{len(behind)}" + (": " + "; ".join(behind) if behind else "") + ".")
     return "\n".join(lines)
 
 
 def write():
     rows = compare.read(compare.TABLE)
-    text = TEXT.format(date=datetime.date.today(), packages=versions(), prefills=prefill_heads())
+    text = TEXT.format(date=datetime.date.today(), packages=versions(), prefills=prefill_heads(), wholes=WHOLES)
     text += "\n" + summary(rows) + "\n"
     for gpu in compare.GPUS:
         lines = [line_of(gpu, shape.name, rows) for shape in compare.in_order()]
-        if any(lines):
+        wholes = wholes_of(gpu, rows)
+        if any(lines) or wholes:
             text += (f"\n## {product(gpu)}\n\n| shape | instructions | LDS | lines | µs, vkattn / ggml | ratio | DRAM 300 / 800 | bound | "
-                     "ggml's bound |\n|---|---|---|---|---|---|---|---|---|\n" + "\n".join(filter(None, lines)) + "\n")
+                     "ggml's bound |\n|---|---|---|---|---|---|---|---|---|\n" + "\n".join(filter(None, lines)) + "\n" + (f"\nWholes.\n{wholes}" if wholes else ""))
     PAGE.write_text(text)
 
 

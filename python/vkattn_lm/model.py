@@ -169,7 +169,7 @@ class _Step:
 
 
 class Decoder:
-    """A model's weights on the device, and a cache for one sequence.
+    """A model's weights on the device, and a cache for one sequence (caches: of each layer).
 
     source    what files.open_model gives; config: its Config
     context   of vkattn
@@ -206,22 +206,22 @@ class Decoder:
         self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
         types = kv_type if value_type in (None, kv_type) else f"{kv_type} and {value_type}"
         with naming(f"{self.where}: keys and values in {types}", "types that its heads can have"):
-            self._caches = [block.attention.cache(
+            self.caches = [block.attention.cache(
                 self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation, key_scales=scaled[0],
                 value_scales=None if self.config.latent else scaled[1]) for block in self._blocks]
 
     @property
     def cache_bytes(self):
-        return sum(cache.nbytes for cache in self._caches)
+        return sum(cache.nbytes for cache in self.caches)
 
     @property
     def length(self):
         """Tokens that the cache holds."""
-        return self._caches[0].lengths[0]
+        return self.caches[0].lengths[0]
 
     def rewind(self, length):
         """Forgets all tokens but the first `length`."""
-        for cache in self._caches:
+        for cache in self.caches:
             cache.rewind(0, length)
 
     def logits(self, tokens, progress=None):
@@ -278,7 +278,11 @@ class Decoder:
         hidden = self._embedded(tokens)
         if self.config.embedding_scale != 1.0:
             hidden = self._pointwise(hidden, self.config.embedding_scale)
-        for block, cache in zip(self._blocks, self._caches):
+        return self.layers(hidden, progress)
+
+    def layers(self, hidden, progress=None):
+        """What the blocks make of hidden states [1,L,width] float32, whose keys and values they append."""
+        for block, cache in zip(self._blocks, self.caches):
             hidden = self._attended(block, cache, hidden)
             hidden = self._fed_forward(block, hidden)
             if progress is not None:

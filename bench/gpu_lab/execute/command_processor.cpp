@@ -1,5 +1,6 @@
 #include "command_processor.hpp"
 
+#include "counters.hpp"
 #include "dispatch.hpp"
 #include "findings.hpp"
 #include "memory_map.hpp"
@@ -156,6 +157,7 @@ class CommandProcessor {
                 if (flushes_++ == settings().remove_flush) return;
                 note_flush(flushes_ - 1);
                 note_barrier_between_dispatches();
+                counters().note_flush();
             }
             return;
         default:

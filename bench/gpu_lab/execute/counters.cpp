@@ -54,6 +54,7 @@ Counters::Counters()
 
 void Counters::begin_submission() {
     submission_++;
+    is_flushed_ = true;
     if (model_) model_->begin_submission();
 }
 
@@ -135,6 +136,8 @@ void Counters::write_dispatch() {
             "\", \"shader\": \"%s\", \"workgroups\": [%u, %u, %u], \"workgroup_size\": [%u, %u, %u], ",
             submission_, number_, dispatch_.code, dispatch_.shader.name.c_str(), groups[0], groups[1], groups[2],
             size[0], size[1], size[2]);
+    fprintf(file_, "\"waits_for_earlier\": %s, ", is_flushed_ ? "true" : "false");
+    is_flushed_ = false;
     fprintf(file_, "\"lanes\": %d, \"lds_bytes\": %u, \"vector_registers\": %u, \"instructions\": {", dispatch_.lanes,
             dispatch_.lds_bytes(), dispatch_.vector_registers());
     for (size_t k = 0; k < instructions_.size(); k++) {

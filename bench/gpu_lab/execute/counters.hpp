@@ -18,6 +18,7 @@ class Counters {
     bool is_on() const { return file_ != nullptr; }
     void begin_submission();
     uint64_t submission() const { return submission_; }
+    void note_flush() { is_flushed_ = true; } // what was dispatched before is done before what follows
     void begin_dispatch(const Dispatch &dispatch);
     void begin_workgroup();
     void count(const Wave &wave, const Instruction &instruction); // before it is executed
@@ -38,6 +39,7 @@ class Counters {
     FILE *file_ = nullptr, *instructions_file_ = nullptr;
     std::unique_ptr<ModelledTime> model_;
     uint64_t submission_ = 0, number_ = 0;
+    bool is_flushed_ = true;
     Dispatch dispatch_;
     std::array<uint64_t, size_t(Kind::count)> instructions_{};
     std::vector<InstructionCounts> counts_; // by the place in the program, in words
