@@ -84,6 +84,7 @@ typedef enum vkattn_extension_kind {
     VKATTN_EXTENSION_NORM_RESIDUAL = 9,      /* vkattn_norm_residual, of vkattn_norm_desc (operators.h) */
     VKATTN_EXTENSION_CRASH_JOURNAL = 10,     /* vkattn_crash_journal, of vkattn_context_info */
     VKATTN_EXTENSION_INTERMEDIATE_TYPE = 11, /* vkattn_intermediate_type, of vkattn_layer_call (layers.h) */
+    VKATTN_EXTENSION_TUNE_BUDGET = 12,       /* vkattn_tune_budget, of vkattn_context_info */
     VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_extension_kind;
 
@@ -554,7 +555,8 @@ typedef struct vkattn_trait {
  *                     what lock_queue takes around these calls, which may use the queues; around all others you may:
  *                       vkattn_run, vkattn_submit, vkattn_program_run, vkattn_program_submit
  *                       vkattn_buffer_write, vkattn_buffer_read, vkattn_buffer_upload, vkattn_buffer_download
- *                       whatever makes a plan, vkattn_explain and vkattn_prewarm: a kernel is tested before its first use
+ *                       whatever makes a plan, vkattn_explain and vkattn_prewarm: a kernel is tested before its first use,
+ *                       and candidates are measured within a vkattn_tune_budget
  *                       vkattn_self_test, vkattn_self_test_each, vkattn_tune, vkattn_tune_linear
  *                       vkattn_layer_create
  *                       vkattn_cache_create, vkattn_cache_reserve, vkattn_cache_rewind, vkattn_cache_copy_sequence,
@@ -605,7 +607,7 @@ typedef struct vkattn_context_info {
     uint32_t transfer_queue_family;
     uint32_t debug_labels;
     const vkattn_memory_callbacks *memory;
-    const void *next; /* NULL, or a vkattn_crash_journal */
+    const void *next; /* NULL, or a vkattn_crash_journal or a vkattn_tune_budget or both */
 } vkattn_context_info;
 
 /* A file that outlives the process when a driver ends it: an extension of vkattn_context_info. Before a shader is first built,
@@ -630,6 +632,35 @@ typedef struct vkattn_crash_journal {
     vkattn_extension extension;
     const char *path;
 } vkattn_crash_journal;
+
+/* What a context may spend on measuring, while an application runs, what vkattn_tune and vkattn_tune_linear measure when they are
+ * called: an extension of vkattn_context_info. Without one, nothing is measured unasked.
+ *
+ * Before the first plan of attention or of a linear layer, also of those in layers, of a class that neither this context has
+ * measured nor saved_data knows (problems that one choice serves, as vkattn_tune says), its candidates are timed on the
+ * context's queue, on buffers of their own, as long as the budget lasts; the plan then takes the fastest. vkattn_context_save
+ * keeps what was found: contexts that start from it measure those classes no more. Other threads that make plans of unknown
+ * classes wait meanwhile. What only asks (vkattn_layer_workspace, vkattn_explain) measures nothing; nor is anything measured for
+ * batch_invariant problems, which follow no tuning, for those with weights or scores, and for variants, and nothing while the
+ * device is at what vkattn_submit, vkattn_program_submit or transfers have submitted: the next plan of that class asks again.
+ *
+ * All counts that comes for the sake of measuring: buffers, building the candidates, their self-tests, their runs. A class has
+ * half of what is left. A candidate is begun where what is left allows one as slow as the slowest so far, its compilation among
+ * it, so that the whole may exceed the budget by one candidate. Where the end comes between candidates, the fastest of those
+ * before is kept. Of a class whose share allows none beside what the plan takes anyway nothing is kept, and this context does not
+ * ask for it again; the next one does. A candidate that cannot be built, runs out of memory or gives other numbers is passed
+ * over; one that loses the device fails the plan with VKATTN_ERROR_DEVICE_LOST, and what this context saves has its class left
+ * to the rule. Use a vkattn_crash_journal beside it: a candidate over which a driver ends the process is then not tried again.
+ *
+ * extension       kind VKATTN_EXTENSION_TUNE_BUDGET
+ * tune_budget_ms  milliseconds, of this context in all; 0: nothing is measured
+ * gpus_alone      1: nothing is measured on a device of type VK_PHYSICAL_DEVICE_TYPE_CPU, whose driver takes long to compile;
+ *                 0: on every device */
+typedef struct vkattn_tune_budget {
+    vkattn_extension extension;
+    uint32_t tune_budget_ms;
+    uint32_t gpus_alone;
+} vkattn_tune_budget;
 
 /* Tells the process' crash journals that what is being tried now is not to blame for the end of the process. Safe in handlers of
  * signals; may be called at any time. */
@@ -694,6 +725,26 @@ typedef struct vkattn_candidate {
 } vkattn_candidate;
 
 #define VKATTN_MAX_CANDIDATES 128
+
+/* What has become of a context's vkattn_tune_budget.
+ *
+ * budget_ms   of the context: tune_budget_ms, or 0 where nothing is measured
+ * spent_ms    so far; may exceed budget_ms by what one candidate took
+ * classes     that were measured and are kept
+ * candidates  that were timed for them
+ * left_out    classes whose share of the budget allowed no candidate beside what the plan takes untuned */
+typedef struct vkattn_tune_budget_report {
+    double budget_ms;
+    double spent_ms;
+    uint32_t classes;
+    uint32_t candidates;
+    uint32_t left_out;
+} vkattn_tune_budget_report;
+
+/* Writes what the budget has gone into so far, by any thread; size: sizeof *report. Fails with VKATTN_ERROR_INVALID_ARGUMENT
+ * for NULL. */
+VKATTN_API vkattn_result vkattn_context_tune_budget(vkattn_context context, vkattn_tune_budget_report *report,
+                                                    size_t size);
 
 /* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be
  * NULL. */

@@ -553,6 +553,11 @@ inline vkattn_crash_journal crash_journal(const char *path, const void *next = n
     return {{VKATTN_EXTENSION_CRASH_JOURNAL, next}, path};
 }
 
+// The same: see vkattn_tune_budget. Both: crash_journal(path, &budget).
+inline vkattn_tune_budget tune_budget(std::uint32_t milliseconds, const void *next = nullptr) {
+    return {{VKATTN_EXTENSION_TUNE_BUDGET, next}, milliseconds, 0};
+}
+
 // A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
 class Context {
   public:
@@ -590,6 +595,13 @@ class Context {
         } while (result == VKATTN_ERROR_INVALID_ARGUMENT);
         data.resize(result == VKATTN_SUCCESS ? bytes : 0); // it may also have shrunk
         return detail::returned(result, std::move(data));
+    }
+
+    // What the context's tune_budget has gone into so far.
+    Returned<vkattn_tune_budget_report> tune_budget() const {
+        vkattn_tune_budget_report report{};
+        const vkattn_result result = vkattn_context_tune_budget(get(), &report, sizeof report);
+        return detail::returned(result, report);
     }
 
     // Checks the numbers of every kernel; what fails is off for this context.

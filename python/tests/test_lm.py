@@ -15,7 +15,7 @@ for module in ("gguf", "tokenizers", "jinja2", "safetensors", "tqdm"):
 import gguf  # noqa: E402
 import lm_models  # noqa: E402
 import vkattn  # noqa: E402
-from vkattn_lm import chat, command, encoder, errors, files, model, sampling, tokenizer  # noqa: E402
+from vkattn_lm import chat, command, device, encoder, errors, files, model, sampling, tokenizer  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # which a command would print
 
@@ -507,6 +507,25 @@ def test_complete_goes_on_as_numpy_would(llama, inner, run):
     assert (status, out, err[0]) == (0, expected + "\n", "vkattn-lm: ended after 8 tokens; see --tokens")
     same = [run("complete", path, "-", "--seed", 4, "--tokens", 8, given="the cat")[1] for _ in range(2)]
     assert same[0] == same[1] != run("complete", path, "-", "--seed", 5, "--tokens", 8, given="the cat")[1]
+
+
+def test_what_a_budget_finds_serves_the_next_start(llama, run, monkeypatch, tmp_path, recwarn):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    query = numpy.random.default_rng(5).standard_normal((1, 2, 5, 16), "f4")
+
+    def start(budget):
+        """What a run that attends once says and keeps."""
+        own = device.Device("", budget)
+        vkattn.attention(query, query, query, context=own.context)
+        return own.keep()
+
+    assert start(0) == "" and not list((tmp_path / "vkattn").glob("*.saved*"))
+    assert start(3_600_000).startswith("tuned within the budget: 1 class, ")
+    assert [path.name for path in (tmp_path / "vkattn").glob("*.saved*")] == ["vkattn-lm.saved"]
+    assert start(3_600_000) == ""
+    (tmp_path / "vkattn" / "vkattn-lm.saved").write_bytes(b"vkattn of another time")
+    assert start(0) == "" and not recwarn.list
+    assert run("complete", llama[0], "x", "--tune-budget", "x")[0] == 2
 
 
 def test_a_folder_goes_on_as_its_gguf_file_does(llama, tmp_path, run):

@@ -400,6 +400,25 @@ def test_saving_is_tried_again_where_the_state_grows_meanwhile(monkeypatch):
     assert len(context.save()) > 0 and refused == ["vkattn_context_save"] * 2
 
 
+def test_a_budget_is_spent_once_and_what_it_found_is_kept(monkeypatch):
+    query = random(1, 2, 5, 16)
+    expected, _ = reference(query, query, query)
+    assert vkattn.Context(0).tune_budget == vkattn.TuneBudget(0, 0, 0, 0, 0)
+    first = vkattn.Context(0, tune_budget_ms=3_600_000)
+    for _ in range(2):
+        assert nmse(vkattn.attention(query, query, query, context=first), expected) < 1e-9
+    spent = first.tune_budget
+    assert spent.budget_ms == 3_600_000 and spent.spent_ms > 0 and (spent.classes, spent.left_out) == (1, 0) and spent.candidates > 1
+    assert str(spent).startswith("tuned within the budget: 1 class, ") and str(spent).endswith(" of 3600000 ms")
+    second = vkattn.Context(0, tune_budget_ms=3_600_000, saved=first.save())
+    assert nmse(vkattn.attention(query, query, query, context=second), expected) < 1e-9
+    assert second.tune_budget == vkattn.TuneBudget(3_600_000, 0, 0, 0, 0)
+    is_cpu = first.facts["device_type"] == 4  # VK_PHYSICAL_DEVICE_TYPE_CPU
+    assert vkattn.Context(0, tune_budget_ms=5, tune_gpus_alone=True).tune_budget.budget_ms == (0 if is_cpu else 5)
+    with pytest.raises(ValueError, match="tune_budget_ms: -1, expected a whole number from 0"):
+        vkattn.Context(0, tune_budget_ms=-1)
+
+
 def test_a_journal_notes_what_is_tried_once(tmp_path, monkeypatch):
     query = random(1, 2, 5, 16)
     expected, _ = reference(query, query, query)

@@ -25,7 +25,7 @@ A package over the C interface by ctypes: it needs the shared library, which whe
 """
 from . import errors, transformers  # Hugging Face's package is imported by register() alone
 from .attention import attention, problem
-from .context import Candidate, Check, Context, Kernel, default_context, devices, from_dlpack, version
+from .context import Candidate, Check, Context, Kernel, TuneBudget, default_context, devices, from_dlpack, version
 from .device_array import Array
 from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
 from .estimate import Estimate, config_from_name, estimate
@@ -39,8 +39,8 @@ from .weights import layer_weights
 
 __version__ = version()
 __all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError",
-           "Kernel", "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "UnsupportedError",
-           "VkattnError", "argmax", "attention", "cache_types", "config_from_name", "create_block_mask", "default_context",
+           "Kernel", "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "TuneBudget",
+           "UnsupportedError", "VkattnError", "argmax", "attention", "cache_types", "config_from_name", "create_block_mask", "default_context",
            "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "index", "kv_append", "layer_config",
            "layer_weights", "linear", "linear_problem", "merge", "norm", "problem", "record", "scaled_dot_product_attention",
            "top_k", "version", "weight_types"]

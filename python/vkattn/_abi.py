@@ -23,7 +23,7 @@ ACTIVATIONS = {"none": 0, "relu": 1, "gelu": 2, "silu": 3, "leaky_relu": 4, "gel
 ROPE_SCALINGS = {"none": 0, "linear": 1, "llama3": 2, "yarn": 3, "longrope": 4}
 EXTENSION_ROPE_FACTORS, EXTENSION_KEY_LIST, EXTENSION_ATTENTION_VARIANT, EXTENSION_LAYER_INDEXER, EXTENSION_KV_ROTATION = 1, 2, 3, 4, 5
 EXTENSION_KV_SCALES, EXTENSION_CACHE_SCALES, EXTENSION_INPUT_NORM, EXTENSION_NORM_RESIDUAL = 6, 7, 8, 9
-EXTENSION_CRASH_JOURNAL, EXTENSION_INTERMEDIATE_TYPE = 10, 11
+EXTENSION_CRASH_JOURNAL, EXTENSION_INTERMEDIATE_TYPE, EXTENSION_TUNE_BUDGET = 10, 11, 12
 ROTATIONS = {"none": 0, "hadamard": 1}
 SCALINGS = {"none": 0, "tensor": 1, "head": 2, "row": 3}
 INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
@@ -189,6 +189,9 @@ RopeScaling = structure(
     ("attention_factor", c_float), ("next", c_void_p))
 Extension = structure("vkattn_extension", ("kind", c_uint32), ("next", c_void_p))
 CrashJournal = structure("vkattn_crash_journal", ("extension", Extension), ("path", c_char_p))
+TuneBudget = structure("vkattn_tune_budget", ("extension", Extension), ("tune_budget_ms", c_uint32), ("gpus_alone", c_uint32))
+TuneBudgetReport = structure("vkattn_tune_budget_report", ("budget_ms", c_double), ("spent_ms", c_double), ("classes", c_uint32),
+                             ("candidates", c_uint32), ("left_out", c_uint32))
 AttentionVariant = structure("vkattn_attention_variant", ("extension", Extension), ("variant", c_void_p), ("captured", Tensor * 4))
 KvRotation = structure("vkattn_kv_rotation", ("extension", Extension), ("key", c_int), ("value", c_int))
 KvScales = structure("vkattn_kv_scales", ("extension", Extension), ("key_scales", Tensor), ("value_scales", Tensor),
@@ -326,6 +329,7 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_context_destroy": (None, (c_void_p,)),
     "vkattn_withdraw_trials": (None, ()),
     "vkattn_context_facts": (c_int, (c_void_p, POINTER(DeviceFacts), c_size_t)),
+    "vkattn_context_tune_budget": (c_int, (c_void_p, POINTER(TuneBudgetReport), c_size_t)),
     "vkattn_context_save": (c_int, (c_void_p, POINTER(c_uint64), c_void_p)),
     "vkattn_self_test": (c_int, (c_void_p, POINTER(c_uint32), POINTER(Check), c_size_t)),
     "vkattn_tune": (c_int, (c_void_p, POINTER(AttentionDesc), POINTER(c_uint32), POINTER(Candidate), c_size_t)),

@@ -56,6 +56,26 @@ class Candidate:
     reason: str
 
 
+@dataclasses.dataclass(frozen=True)
+class TuneBudget:
+    """What a Context's tune_budget_ms has gone into so far.
+
+    budget_ms, spent_ms  of the context in all; the last candidate may exceed the budget
+    classes, candidates  of problems that were measured and are kept, and the ways of computing them that were timed
+    left_out             classes of which the budget allowed no candidate
+    """
+    budget_ms: float
+    spent_ms: float
+    classes: int
+    candidates: int
+    left_out: int
+
+    def __str__(self):
+        left_out = f", {self.left_out} left out" if self.left_out else ""
+        return (f"tuned within the budget: {self.classes} {'class' if self.classes == 1 else 'classes'}{left_out}, "
+                f"{self.spent_ms:.0f} of {self.budget_ms:.0f} ms")
+
+
 def _kernel_name(number):
     """A kernel's name, of a newer library perhaps its number alone."""
     return next((name for name, value in _abi.KERNELS.items() if value == number), f"kernel {number}")
@@ -84,14 +104,19 @@ def devices():
     return [_facts(each) for each in raw[:count.value]]
 
 
-def journal_file():
-    """The journal of Context(journal=True): in the user's folder for caches, which is made where there is none."""
+def cache_folder():
+    """The folder vkattn in the user's folder for caches, which is made where there is none."""
     home = pathlib.Path.home()
     caches = {"win32": os.environ.get("LOCALAPPDATA"), "darwin": home / "Library" / "Caches"}.get(
         sys.platform, os.environ.get("XDG_CACHE_HOME")) or home / ".cache"
     folder = pathlib.Path(caches) / "vkattn"
     folder.mkdir(parents=True, exist_ok=True)
-    return str(folder / "journal")
+    return folder
+
+
+def journal_file():
+    """The journal of Context(journal=True)."""
+    return str(cache_folder() / "journal")
 
 
 class _Buffer:
@@ -121,11 +146,16 @@ class Context:
     saved       bytes of an earlier save()
     journal     a file that notes which shaders are being tried, so that a driver that ends the process costs one start
                 (docs/devices.md); a path, or True: one in the user's folder for caches. None: nothing is noted
+    tune_budget_ms   milliseconds that may go, in all, into measuring candidates of attention and linear layers before the first
+                call of a class of problems that nothing is known of (docs/performance.md); save() keeps what they found. With a
+                journal, best. 0: nothing is measured but by tune()
+    tune_gpus_alone  True: nothing is measured so on CPU drivers, which take long to compile
     May be used from several threads; calls of one context take turns. A forked process makes its own: in a fork, every use of
     a Context of the parent, and of what was made with it, raises VkattnError.
     """
 
-    def __init__(self, device="", *, validation=False, traits="", saved=b"", journal=None):
+    def __init__(self, device="", *, validation=False, traits="", saved=b"", journal=None, tune_budget_ms=0,
+                 tune_gpus_alone=False):
         callback = _abi.MESSAGE_CALLBACK(lambda _, severity, message: warnings.warn(message.decode(errors="replace"), stacklevel=2))
         known = traits_of(traits)
         info = _abi.ContextInfo(device_selector=str(device).encode(), enable_validation=validation,
@@ -134,6 +164,9 @@ class Context:
         if journal is not None and journal is not False:
             path = journal_file() if journal is True else os.fspath(journal)
             _abi.extend(info, _abi.CrashJournal(_abi.Extension(_abi.EXTENSION_CRASH_JOURNAL), os.fsencode(path)))
+        milliseconds = _abi.whole(ctypes.c_uint32, "tune_budget_ms", tune_budget_ms)
+        if milliseconds != 0:
+            _abi.extend(info, _abi.TuneBudget(_abi.Extension(_abi.EXTENSION_TUNE_BUDGET), milliseconds, bool(tune_gpus_alone)))
         self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
@@ -153,6 +186,13 @@ class Context:
         raw = _abi.DeviceFacts()
         call("vkattn_context_facts", self.handle.raw, raw, ctypes.sizeof(raw))
         return _facts(raw)
+
+    @property
+    def tune_budget(self):
+        """What tune_budget_ms has gone into so far, a TuneBudget."""
+        raw = _abi.TuneBudgetReport()
+        call("vkattn_context_tune_budget", self.handle.raw, raw, ctypes.sizeof(raw))
+        return TuneBudget(*(getattr(raw, name) for name, *_ in raw._fields_))
 
     def save(self):
         """What the context has learned (pipelines, verdicts, tuning), for `saved` of a later one."""

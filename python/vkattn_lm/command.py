@@ -54,6 +54,9 @@ def parser():
         made.set_defaults(run=run)
         made.add_argument("model", metavar="MODEL")
         made.add_argument("--device", default="", help="an index, or a part of the name, as vkattn's (default: the best)")
+        made.add_argument("--tune-budget", type=number(int, 0, 2**31), metavar="MS",
+                          help="milliseconds for measuring kernels that this device is not known to be fast with, kept for the next "
+                          "start; 0: none (default: 1000, on CPU drivers 0)")
         made.add_argument("-q", "--quiet", action="store_true", help="tells neither progress nor speed")
         if run is not embed:
             made.add_argument("--context", type=number(int, 1, 2**24), metavar="N",
@@ -104,14 +107,22 @@ def bars(arguments, words, unit=" tokens"):
 
 
 def device_context(arguments):
-    """The device, with a journal of what crashes its driver, wherever the user has a folder that can be written to."""
-    import vkattn
+    """The device's context; what it learns is kept when the command ends."""
+    from .device import Device
+    arguments.kept = Device(arguments.device, arguments.tune_budget)
+    return arguments.kept.context
+
+
+def keep(arguments):
+    """Keeps what was learned of the device that a command used, however it ended."""
+    from vkattn import VkattnError
+    from .terminal import say
     try:
-        return vkattn.Context(arguments.device, journal=True)
-    except (OSError, vkattn.VkattnError) as error:
-        if isinstance(error, vkattn.VkattnError) and "journal" not in str(error):
-            raise
-        return vkattn.Context(arguments.device)
+        words = arguments.kept.keep() if "kept" in arguments else ""
+    except VkattnError:  # the device is lost, which was told
+        return
+    if words and not arguments.quiet:
+        say(words)
 
 
 def load(arguments, most=DEFAULT_CONTEXT):
@@ -260,8 +271,11 @@ def main(words=None):
         except ImportError as error:
             tail = "" if ", expected " in str(error) else ", expected vkattn and NumPy installed"
             raise ModelError(f"{error}{tail}") from None
-        arguments.run(arguments)
-        sys.stdout.flush()
+        try:
+            arguments.run(arguments)
+            sys.stdout.flush()
+        finally:
+            keep(arguments)
     except KeyboardInterrupt:
         if sys.stderr.isatty():
             print(file=sys.stderr)  # after the ^C that the terminal shows

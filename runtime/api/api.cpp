@@ -305,6 +305,16 @@ vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *
     });
 }
 
+vkattn_result vkattn_context_tune_budget(vkattn_context context, vkattn_tune_budget_report *report, size_t size) {
+    return guard([&] {
+        require_given(context, "context");
+        require_given(report, "report");
+        const TuningBudget::Report own = context->context.tunings().budget.report();
+        const vkattn_tune_budget_report shown{own.allowed, own.spent, own.measured, own.candidates, own.left_out};
+        write_structure(shown, report, size);
+    });
+}
+
 vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data) {
     return guard([&] {
         require_given(context, "context");

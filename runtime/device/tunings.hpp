@@ -1,13 +1,19 @@
 #pragma once
 
+#include "runtime/device/tuning_budget.hpp"
 #include "runtime/problem/tiles.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <vector>
 
 namespace vkattn {
+
+struct AttentionProblem;
+struct LinearOperands;
+struct LinearProblem;
 
 // A choice as it is saved: see saved_state.hpp.
 template <class Class>
@@ -32,6 +38,19 @@ class TuningTable {
         return found == tunings_.end() ? KernelTile{} : found->tile;
     }
 
+    // Whether nothing was kept for such problems, nor asked for.
+    bool is_unasked(const Class &problems) const {
+        const std::lock_guard lock(mutex_);
+        return std::ranges::find(tunings_, problems, &Saved::problems) == tunings_.end() &&
+               std::ranges::find(asked_, problems) == asked_.end();
+    }
+
+    // Has this context ask for them once.
+    void ask(const Class &problems) {
+        const std::lock_guard lock(mutex_);
+        asked_.push_back(problems);
+    }
+
     void keep(const Class &problems, const KernelTile &tile) {
         const std::lock_guard lock(mutex_);
         const auto found = std::ranges::find(tunings_, problems, &Saved::problems);
@@ -53,12 +72,18 @@ class TuningTable {
 
   private:
     mutable std::mutex mutex_;
-    std::vector<Saved> tunings_; // few: the problems that somebody had tuned
+    std::vector<Saved> tunings_; // few: the problems that were measured
+    std::vector<Class> asked_;   // not saved: the next context asks again for what was left out
 };
 
 struct Tunings {
     TuningTable<AttentionClass> attention;
     TuningTable<LinearClass> linear;
+
+    // What is measured unasked, and how, before a plan takes it; empty: nothing is.
+    TuningBudget budget;
+    std::function<void(const AttentionProblem &)> measure_attention;
+    std::function<void(const LinearProblem &, const LinearOperands &)> measure_linear;
 };
 
 } // namespace vkattn

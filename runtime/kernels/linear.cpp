@@ -191,7 +191,8 @@ LinearClass class_of(const LinearProblem &problem) {
     layers.input_type = format_of(problem.input);
     layers.weight_type = format_of(problem.weight);
     layers.output_type = format_of(problem.output);
-    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0) | (problem.gated ? 8 : 0);
+    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0) | (problem.gated ? 8 : 0) |
+                   (present(problem.norm) ? 16 : 0);
     layers.in_features = problem.push.in_features;
     layers.out_features = problem.push.out_features;
     layers.log2_rows = log2_up(problem.push.rows);

@@ -45,7 +45,11 @@ AttentionChoice choose_tested(Context &context, AttentionProblem &problem) {
 namespace {
 
 AttentionChoice choose(const PlanBuilder &builder, AttentionProblem &problem) {
-    return (builder.is_measure() ? choose_untested : choose_tested)(builder.context(), problem);
+    Context &context = builder.context();
+    if (builder.is_measure()) return choose_untested(context, problem);
+    if (problem.tile.kernel == VKATTN_KERNEL_AUTO && context.tunings().measure_attention)
+        context.tunings().measure_attention(problem);
+    return choose_tested(context, problem);
 }
 
 // What a rotated element may be larger by than the largest of its block, rounded up to a power of two.

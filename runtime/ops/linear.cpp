@@ -40,9 +40,18 @@ double flops_of(const LinearProblem &problem) {
     return 2.0 * problem.groups * push.rows * push.in_features * push.out_features;
 }
 
+// What tuning found for such a problem; if it normalises and nothing was found, for one that does not.
+KernelTile tuned_tile(Context &context, const LinearProblem &problem) {
+    const KernelTile tile = context.tunings().linear.find(class_of(problem));
+    if (tile.kernel != 0 || !present(problem.norm)) return tile;
+    LinearProblem plain = problem;
+    plain.norm = {};
+    return context.tunings().linear.find(class_of(plain));
+}
+
 // What tuning found is kept in the problem.
 LinearChoice choose_untested(Context &context, LinearProblem &problem) {
-    if (problem.tile.kernel == 0) problem.tile = context.tunings().linear.find(class_of(problem));
+    if (problem.tile.kernel == 0) problem.tile = tuned_tile(context, problem);
     return choose_linear(problem, *context.judged_caps());
 }
 
@@ -64,6 +73,8 @@ std::string add_product(PlanBuilder &builder, const LinearProblem &problem, cons
         allow_role(builder, *view);
     if (is_empty(operands.output.tensor)) return "there is nothing to multiply";
     Context &context = builder.context();
+    if (!builder.is_measure() && problem.tile.kernel == 0 && context.tunings().measure_linear)
+        context.tunings().measure_linear(problem, operands);
     LinearProblem untested = problem;
     const LinearChoice choice =
         builder.is_measure() ? choose_untested(context, untested) : choose_tested(context, problem);

@@ -27,7 +27,7 @@ struct AttentionClass {
 // Linear layers that one choice is good for.
 struct LinearClass {
     uint32_t input_type, weight_type, output_type;
-    uint32_t flags; // layouts, see class_of
+    uint32_t flags; // layouts and what it normalises, see class_of
     uint32_t in_features, out_features;
     uint32_t log2_rows, log2_groups;
     bool operator==(const LinearClass &) const = default;

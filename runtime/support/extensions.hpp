@@ -57,6 +57,7 @@ static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_option> == 32);
 static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_requirements> == 32);
 static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_report> == 32);
 static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_program_report> == 24);
+static_assert(sizeof(void *) != 8 || size_of_0_1<vkattn_tune_budget_report> == 32);
 
 // Writes a structure into the room that a caller has for it. size: of the caller's; 0: that of version 0.1. What the caller
 // knows beyond is zeroed.

@@ -70,6 +70,14 @@ TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
     return buffers;
 }
 
+uint64_t bytes_of(const AttentionProblem &problem) {
+    uint64_t bytes = 0;
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (const vkattn_tensor &layout = problem.*tensor.member; present(layout) && !is_of_key(problem, tensor))
+            bytes += extent_bytes(layout);
+    return bytes;
+}
+
 AttentionChoice choose(Context &context, const AttentionProblem &problem, const KernelTile &tile) {
     AttentionProblem first = divided(split_to_bind(problem, context.caps()).front(), tile);
     return tile.kernel == VKATTN_KERNEL_AUTO ? choose_attention(first, *context.judged_caps())
@@ -103,11 +111,14 @@ Trial make_trial(Context &context, const AttentionProblem &problem, const Kernel
 // A search over kernels and tiles of one problem.
 class Search {
   public:
-    Search(Context &context, const AttentionProblem &problem)
+    Search(Context &context, const AttentionProblem &problem, TrialTime &time)
         : context_(context), problem_(problem),
-          tiles_(buffers_of(context, problem),
-                 [&](const KernelTile &tile) { return make_trial(context, problem, tile); },
-                 {.kernel = static_cast<uint32_t>(choose(context, problem, {}).name)}) {}
+          tiles_(
+              {bytes_of(problem), [&] { return buffers_of(context, problem); }},
+              [&](const KernelTile &tile) { return make_trial(context, problem, tile); },
+              {.kernel = static_cast<uint32_t>(choose(context, problem, {}).name)}, time) {}
+
+    bool has_begun() const { return tiles_.has_begun(); }
 
     void try_kernels();
     void try_tiles();
@@ -142,19 +153,24 @@ void Search::try_tiles() {
 }
 
 std::vector<Candidate> Search::finish() {
-    context_.tunings().attention.keep(class_of(problem_), tiles_.choose());
-    return std::move(tiles_).candidates();
+    return vkattn::finish(std::move(tiles_), context_.tunings().attention, class_of(problem_));
 }
 
 } // namespace
 
-std::vector<Candidate> tune(Context &context, const AttentionProblem &given) {
+std::vector<Candidate> tune(Context &context, const AttentionProblem &given, TrialTime &time) {
     if (!has_queries(given) || !has_keys(given)) return {};
     const AttentionProblem problem = with_memory(given);
-    Search search(context, problem);
+    Search search(context, problem, time);
+    if (!search.has_begun()) return {};
     search.try_kernels();
     search.try_tiles();
     return search.finish();
+}
+
+std::vector<Candidate> tune(Context &context, const AttentionProblem &problem) {
+    TrialTime any;
+    return tune(context, problem, any);
 }
 
 } // namespace vkattn

@@ -2,6 +2,7 @@
 
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
+#include "runtime/trials/budgeted_tuning.hpp"
 #include "runtime/trials/saved_state.hpp"
 #include "runtime/trials/self_test.hpp"
 
@@ -29,6 +30,14 @@ void keep_journal(const vkattn_context_info &info, Context &context) {
         if (failed.paths != 0) context.verdicts().fail(failed.shader, failed.paths, failure_text(failed));
 }
 
+void keep_budget(const vkattn_context_info &info, Context &context) {
+    const auto *given =
+        reinterpret_cast<const vkattn_tune_budget *>(extension_of(info.next, VKATTN_EXTENSION_TUNE_BUDGET));
+    if (given == nullptr || given->tune_budget_ms == 0) return;
+    const bool is_cpu = context.caps().device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    if (!is_cpu || given->gpus_alone == 0) allow_tuning(context, given->tune_budget_ms);
+}
+
 } // namespace
 
 std::unique_ptr<Context> ready_context(const vkattn_context_info &info) {
@@ -44,6 +53,7 @@ std::unique_ptr<Context> ready_context(const vkattn_context_info &info) {
     if (context->caps().traits.self_test != 0)
         context->verdicts().set_test(
             [own = context.get()](std::string_view shader, CodePaths paths) { self_test_shader(*own, shader, paths); });
+    keep_budget(info, *context);
     return context;
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kEnoughMilliseconds = 60.0; // of the timed runs of a candidate
 constexpr uint32_t kFewestRuns = 3, kMostRuns = 15;
+static_assert(kRunsOfTrial == 1 + 2 * kFewestRuns && kRunsOfChoice == 2 * kFewestRuns);
 constexpr double kNear = 2.0;       // what takes so many times as long as the best is not tried with other tiles
 constexpr double kGain = 1.03;      // what counts as faster, on a machine that does other things too
 constexpr double kMostError = 1e-3; // NMSE between two ways of computing the same, of any types
@@ -44,6 +45,25 @@ void TrialBuffers::poison_output() {
 }
 
 std::vector<float> TrialBuffers::read_output() { return read_numbers(*output_, output_tensor_); }
+
+double guessed_milliseconds(const Plan &plan, uint64_t bytes) {
+    constexpr double kBytes = 2e6; // filled and copied in a millisecond
+    const VkPhysicalDeviceType type = plan.context().caps().device_type;
+    const double rate = type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU ? 1e9
+                        : type == VK_PHYSICAL_DEVICE_TYPE_CPU        ? 5e6
+                                                                     : 1e8; // operations in a millisecond
+    double operations = 0;
+    for (const Step &step : plan.steps()) operations += step.flops;
+    return operations / rate + static_cast<double>(bytes) / kBytes;
+}
+
+std::pair<double, double> Trials::rehearse(const Plan &plan, const Clock &now) const {
+    const double start = now();
+    plan.run(buffers_.bindings());
+    const double between = now();
+    plan.run(buffers_.bindings());
+    return {between - start, now() - between};
+}
 
 double Trials::run(const Plan &plan) const {
     const auto start = std::chrono::steady_clock::now();
@@ -110,8 +130,10 @@ bool Trials::is_near(uint32_t family) const {
 
 size_t Trials::choose() {
     size_t kept = *fastest();
-    const auto [untuned, tuned] = time_in_turn(*trials_.front().plan, *trials_[kept].plan);
-    if (kept != 0 && untuned < kGain * tuned) kept = 0;
+    if (kept != 0) {
+        const auto [untuned, tuned] = time_in_turn(*trials_.front().plan, *trials_[kept].plan);
+        if (untuned < kGain * tuned) kept = 0;
+    }
     candidates_[kept].kept = true;
     return kept;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/device/tuning_budget.hpp"
 #include "runtime/plan/plan.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/trial_values.hpp"
@@ -22,6 +23,24 @@ struct Candidate {
     double milliseconds; // of one run, a median
     std::string reason;  // why it cannot be used; "" if it can
     bool kept = false;
+};
+
+// The time that a search may take, which counts from begin() on.
+class TrialTime {
+  public:
+    TrialTime() = default; // any
+    TrialTime(Clock clock, double milliseconds) : clock_(std::move(clock)), most_(milliseconds) {}
+
+    double now() const { return clock_(); }
+    void begin() { begun_ = now(); }
+    void leave_out(double milliseconds) { begun_ = begun_.value_or(now()) + milliseconds; }
+    double spent() const { return begun_.has_value() ? now() - *begun_ : 0.0; }
+    bool is_limited() const { return most_.has_value(); }
+    bool allows(double milliseconds) const { return !most_.has_value() || spent() + milliseconds <= *most_; }
+
+  private:
+    Clock clock_ = steady_milliseconds;
+    std::optional<double> most_, begun_;
 };
 
 // The tensors of a problem in device memory.
@@ -58,6 +77,9 @@ class Trials {
   public:
     explicit Trials(TrialBuffers buffers) : buffers_(std::move(buffers)) {}
 
+    // Milliseconds of the first run of a plan, in which some drivers compile it, and of another one, with the host's part.
+    std::pair<double, double> rehearse(const Plan &plan, const Clock &now) const;
+
     // Returns whether it was new.
     bool measure(Trial trial);
 
@@ -82,6 +104,19 @@ class Trials {
     std::vector<double> expected_; // the first trial's output
 };
 
+// The tensors that a search will want, made when it begins.
+struct TrialMemory {
+    uint64_t bytes;
+    std::function<TrialBuffers()> make;
+};
+
+// The runs that measure one candidate, at the fewest, and compare the one that is kept with the untuned plan.
+constexpr uint32_t kRunsOfTrial = 7, kRunsOfChoice = 6;
+
+// What filling so many bytes and running a plan may take on a slow device of its kind, in milliseconds: a guess, before anything
+// is known.
+double guessed_milliseconds(const Plan &plan, uint64_t bytes);
+
 // The problem, divided as the tile says.
 template <class Problem>
 Problem divided(Problem problem, const KernelTile &tile) {
@@ -89,24 +124,39 @@ Problem divided(Problem problem, const KernelTile &tile) {
     return problem;
 }
 
-// A search over the tiles of one problem.
+// A search over the tiles of one problem, until it has tried all or its time is over: a candidate is tried only where there is
+// time for one that takes as long as the longest so far.
 class TileSearch {
   public:
     using Make = std::function<Trial(const KernelTile &)>; // fails where the tile does not serve
 
-    // Begins with the untuned plan's tile, which must serve.
-    TileSearch(TrialBuffers buffers, Make make, const KernelTile &untuned)
-        : trials_(std::move(buffers)), make_(std::move(make)) {
-        measure(untuned, make_(untuned));
+    // Begins with the untuned plan's tile, which must serve. What making that plan takes is not the search's: somebody needs it.
+    TileSearch(const TrialMemory &memory, Make make, const KernelTile &untuned, TrialTime &time)
+        : make_(std::move(make)), time_(time) {
+        const double start = time_.now();
+        Trial first = make_(untuned);
+        costliest_ = time_.now() - start;
+        time_.begin();
+        if (has_time_for(*first.plan, memory)) measure(untuned, std::move(first));
     }
 
-    const Trials &trials() const { return trials_; }
-    const KernelTile &fastest_of(uint32_t family) const { return tiles_[*trials_.fastest(family)]; }
+    // Whether there was time for the untuned plan and one more candidate.
+    bool has_begun() const { return !tiles_.empty(); }
+    // Whether something is left to keep: another candidate was measured, or there is none.
+    bool is_worth_keeping() const { return tiles_.size() > 1 || (has_begun() && !is_cut_); }
 
-    // Measures a tile unless it is impossible, needs too much memory or comes to what has been measured already.
+    const Trials &trials() const { return *trials_; }
+    const KernelTile &fastest_of(uint32_t family) const { return tiles_[*trials_->fastest(family)]; }
+
+    // Measures a tile unless it is impossible, needs too much memory, comes to what has been measured already or may take more
+    // than the time that is left.
     void attempt(const KernelTile &tile) {
+        is_cut_ = is_cut_ || !time_.allows(costliest_ + comparison_);
+        if (is_cut_) return;
         try {
+            const double start = time_.now();
             measure(tile, make_(tile));
+            costliest_ = std::max(costliest_, time_.now() - start);
         } catch (const Error &error) {
             if (!blames_kernel(error) && error.result() != VKATTN_ERROR_OUT_OF_DEVICE_MEMORY) throw;
         }
@@ -133,18 +183,45 @@ class TileSearch {
     }
 
     // What is kept.
-    const KernelTile &choose() { return tiles_[trials_.choose()]; }
-    std::vector<Candidate> candidates() && { return std::move(trials_).candidates(); }
+    const KernelTile &choose() { return tiles_[trials_->choose()]; }
+    std::vector<Candidate> candidates() && { return std::move(*trials_).candidates(); }
 
   private:
     void measure(const KernelTile &tile, Trial trial) {
-        if (trials_.measure(std::move(trial))) tiles_.push_back(tile);
+        const double start = time_.now();
+        if (trials_->measure(std::move(trial))) tiles_.push_back(tile);
+        if (tiles_.size() == 1) comparison_ = time_.now() - start;
     }
 
-    Trials trials_;
+    // Makes the tensors, and runs the untuned plan where it must learn what a candidate takes.
+    bool has_time_for(const Plan &untuned, const TrialMemory &memory) {
+        is_cut_ = time_.is_limited() && !time_.allows(guessed_milliseconds(untuned, memory.bytes));
+        if (is_cut_) return false;
+        trials_.emplace(memory.make());
+        if (!time_.is_limited()) return true;
+        const auto [first, another] = trials_->rehearse(untuned, [this] { return time_.now(); });
+        time_.leave_out(std::max(first - another, 0.0)); // what some drivers compile then: the plan needs it, too
+        costliest_ += first + kRunsOfTrial * another;
+        is_cut_ = !time_.allows(costliest_ + (kRunsOfTrial + kRunsOfChoice) * another);
+        return !is_cut_;
+    }
+
     Make make_;
+    TrialTime &time_;
+    std::optional<Trials> trials_;
     std::vector<KernelTile> tiles_; // of each trial
+    double costliest_ = 0;          // candidate, with what it takes to build it, so far
+    double comparison_ = 0;         // what measuring the untuned plan took
+    bool is_cut_ = false;
 };
+
+// Keeps what a search found, where that is worth it, and returns the candidates; none where it is not.
+template <class Table, class Class>
+std::vector<Candidate> finish(TileSearch tiles, Table &table, const Class &problems) {
+    if (!tiles.is_worth_keeping()) return {};
+    table.keep(problems, tiles.choose());
+    return std::move(tiles).candidates();
+}
 
 // The bytes of what makes two trials the same.
 template <class... Parts>

@@ -16,4 +16,10 @@ std::vector<Candidate> tune(Context &context, const AttentionProblem &problem);
 // The same of the shaders that serve a linear layer. Its views are bound for roles, as check_linear makes them.
 std::vector<Candidate> tune(Context &context, const LinearOperands &operands);
 
+// The same within a time, whose end leaves the fastest of what was measured by then. No candidates: nothing was kept, for there
+// was no time for any beside what a plan takes untuned. problem: that of the operands, of several heads too.
+std::vector<Candidate> tune(Context &context, const AttentionProblem &problem, TrialTime &time);
+std::vector<Candidate> tune(Context &context, const LinearProblem &problem, const LinearOperands &operands,
+                            TrialTime &time);
+
 } // namespace vkattn

@@ -61,7 +61,7 @@ void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
 Context::Context(const vkattn_context_info &info)
     : message_callback_(info.message_callback), message_user_(info.message_user) {
     try {
-        require_extensions(info.next, "info", {VKATTN_EXTENSION_CRASH_JOURNAL});
+        require_extensions(info.next, "info", {VKATTN_EXTENSION_CRASH_JOURNAL, VKATTN_EXTENSION_TUNE_BUDGET});
         set_memory_callbacks(info.memory);
         vk_ = load_global_functions(info.get_instance_proc_addr);
         if (info.device != VK_NULL_HANDLE)

@@ -47,6 +47,11 @@ class Submissions {
     void submit(Lane lane, Work work, const vkattn_sync *sync);
     // Waits for all submissions and releases what they used, even where the wait fails.
     void wait();
+    // Whether the device is not done with something that was submitted without a wait.
+    bool is_busy() {
+        sweep();
+        return has_pending();
+    }
     // Fails once the device is lost.
     void require_device() const;
     const std::atomic<bool> &is_lost() const { return is_lost_; }

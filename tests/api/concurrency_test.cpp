@@ -79,9 +79,10 @@ void in_threads(std::size_t count, const std::function<std::string(std::size_t)>
         CHECK_MESSAGE(complaints[t].empty(), "thread " << t << ": " << complaints[t]);
 }
 
-vkattn::Context new_context(const std::string &selector, const char *traits = "") {
+vkattn::Context new_context(const std::string &selector, const char *traits = "", const void *next = nullptr) {
     ContextRequest request(traits);
     vkattn_context_info &info = request.info;
+    info.next = next;
     info.device_selector = selector.c_str();
     info.enable_validation = validation_wanted() ? 1 : 0;
     info.message_callback = ValidationMessages::callback;
@@ -117,6 +118,24 @@ TEST_CASE_FIXTURE(DeviceTest, "threads that plan, compile, run and save on one c
         }
         return "";
     });
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "threads whose plans are of unknown classes measure each once") {
+    const vkattn_tune_budget budget = vkattn::tune_budget(3'600'000);
+    const vkattn::Context context = new_context(device_selector(), "", &budget);
+    const std::array works{Work(16), Work(24)};
+    in_threads(4, [&](std::size_t t) -> std::string {
+        for (std::size_t round = 0; round < 2; ++round) {
+            const Work &work = works[(t + round) % works.size()];
+            const std::string reason = context.attention_plan(work.desc()).report().reason;
+            if (reason.find("tuning") == std::string::npos) return "made before its class was measured: " + reason;
+            if (context.tune_budget().spent_ms < 0) return "spent less than nothing";
+            work.run(context);
+        }
+        return "";
+    });
+    CHECK(context.tune_budget().classes == works.size());
+    CHECK(context.tune_budget().left_out == 0);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "threads that run beside one that tests every kernel") {

@@ -208,6 +208,11 @@ TEST_CASE_FIXTURE(DeviceTest,
         [&](vkattn_report *report, std::size_t size) { vkattn_plan_report(plan.get(), report, size); },
         {{end_of(&vkattn_report::kernel), offsetof(vkattn_report, kernel_name)},
          {end_of(&vkattn_report::dispatches), sizeof(vkattn_report)}});
+    check_sizes<vkattn_tune_budget_report>(
+        [&](vkattn_tune_budget_report *report, std::size_t size) {
+            CHECK(vkattn_context_tune_budget(context.get(), report, size) == VKATTN_SUCCESS);
+        },
+        {{end_of(&vkattn_tune_budget_report::left_out), sizeof(vkattn_tune_budget_report)}});
     vkattn_layer_config config{};
     config.kind = VKATTN_LAYER_MHA;
     config.embed_dim = 8;

@@ -134,6 +134,28 @@ TEST_CASE_FIXTURE(DeviceTest,
     CHECK(work.is_right());
 }
 
+TEST_CASE_FIXTURE(DeviceTest,
+                  "a plan is made while the queue waits for its maker, whose class is then measured by the next") {
+    const Application app({.timelines = true});
+    const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE);
+    vkattn_context_info info = app.context_info();
+    const vkattn_tune_budget budget = vkattn::tune_budget(3'600'000);
+    info.next = &budget;
+    const vkattn::Context context(info);
+    Work work(context);
+    work.write();
+    CHECK(context.tune_budget().classes == 1);
+    work.plan.submit(work.bindings(), Sync(gate.at(1), std::nullopt));
+    Work other(context, VKATTN_KERNEL_FLASH, 5, 20);
+    CHECK(context.tune_budget().classes == 1); // a run would wait for ever
+    gate.signal(1);
+    context.wait();
+    other = Work(context, VKATTN_KERNEL_FLASH, 5, 20);
+    CHECK(context.tune_budget().classes == 2);
+    work.output_buffer.read(work.output);
+    CHECK(work.is_right());
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a plan in several submissions waits before the first and signals after the last") {
     const Application app({.timelines = true});
     const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE), timeline(app.device, VK_SEMAPHORE_TYPE_TIMELINE),

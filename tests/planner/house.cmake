@@ -73,7 +73,8 @@ endforeach()
 
 # What the program fills in, and what the library shows, ends with next; what the library fills in has its size told.
 set(filled_in vkattn_device_facts vkattn_kernel_support vkattn_matrix_shape vkattn_check vkattn_candidate vkattn_option
-    vkattn_requirements vkattn_report vkattn_estimate_result vkattn_type_info vkattn_program_report)
+    vkattn_requirements vkattn_report vkattn_estimate_result vkattn_type_info vkattn_program_report
+    vkattn_tune_budget_report)
 set(without_next vkattn_trait vkattn_memory) # core.h says how these grow
 file(READ "${ROOT}/include/vkattn/core.h" core)
 string(FIND "${core}" "#ifndef" end)

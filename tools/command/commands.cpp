@@ -62,8 +62,10 @@ Context make_context(const CommonOptions &common, ValidationLog &validation, vka
     info.saved_data = saved.data();
     info.saved_bytes = saved.size();
     info.capture_shaders = capture;
+    const vkattn_tune_budget budget = tune_budget(common.tune_budget);
+    info.next = &budget;
     const std::string journal_file = common.saved_file + ".journal";
-    const vkattn_crash_journal journal = crash_journal(journal_file.c_str());
+    const vkattn_crash_journal journal = crash_journal(journal_file.c_str(), &budget);
     const bool is_there = std::filesystem::exists(journal_file);
     if (!common.saved_file.empty() && (common.writes_saved || is_there)) {
         info.next = &journal;
@@ -72,7 +74,20 @@ Context make_context(const CommonOptions &common, ValidationLog &validation, vka
     return Context(info);
 }
 
+namespace {
+
+// On the error stream, beside what a command prints.
+void tell_budget(const vkattn_tune_budget_report &spent) {
+    if (spent.classes + spent.left_out == 0) return;
+    const std::string left_out = spent.left_out == 0 ? "" : ", " + std::to_string(spent.left_out) + " left out";
+    std::fprintf(stderr, "vkattn: tuned within the budget: %u %s%s, %.0f of %.0f ms\n", spent.classes,
+                 spent.classes == 1 ? "class" : "classes", left_out.c_str(), spent.spent_ms, spent.budget_ms);
+}
+
+} // namespace
+
 void save_context(const Context &context, const CommonOptions &common) {
+    tell_budget(context.tune_budget());
     if (common.saved_file.empty()) return;
     const std::vector<std::uint8_t> saved = context.save();
     write_text(common.saved_file, std::string(saved.begin(), saved.end()));

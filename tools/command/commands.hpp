@@ -25,8 +25,9 @@ constexpr int kExitBadInput = 2; // could not be run
 struct CommonOptions {
     std::string device;
     std::string kernel = "auto";
-    std::string saved_file;   // "": none
-    bool writes_saved = true; // at its end
+    std::string saved_file;        // "": none
+    bool writes_saved = true;      // at its end
+    std::uint32_t tune_budget = 0; // milliseconds
 };
 
 // Prints the messages of the Vulkan validation layers and counts them. Must outlive the contexts it is given to.

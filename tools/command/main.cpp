@@ -112,6 +112,8 @@ void add_common(CLI::App &command, CommonOptions &common) {
         ->capture_default_str();
     add_file(command, "--saved", common.saved_file,
              "File that keeps what runs learn of the device: read at the start if it is there, written at the end");
+    command.add_option("--tune-budget", common.tune_budget,
+                       "Milliseconds that may go into measuring what plans take and --saved does not know; default 0");
     command.set_version_flag("--version", std::string("vkattn ") + vkattn_version(), "Print the version and exit");
 }
 
