@@ -13,7 +13,7 @@ import sys
 import ggml_attention
 from shapes import LinearShape, Shape, time_vkattn
 
-BUILD = pathlib.Path(os.environ["VKATTN_BUILD_DIR"])
+BUILD = pathlib.Path(os.environ.get("VKATTN_BUILD_DIR", "build"))
 VKATTN = BUILD / "tools/vkattn"
 TESTS = "attention.*,masks.alone,masks.hidden,kv_append,sequences,merge,split,operators,layer,layers,caches,self_test"
 MOST_BYTES = 2 << 30  # of a tensor

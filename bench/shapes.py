@@ -68,11 +68,13 @@ class LinearShape:
     out_features: int
     kind: str
     input_norm: bool = False
+    weight_type: str = ""  # "": kind
 
     def options(self):
         """Of `vkattn bench`."""
         options = ["--op", "linear", "--rows", self.rows, "--in-features", self.in_features, "--out-features", self.out_features,
                    "--dtype", self.kind]
+        options += ["--weight-dtype", self.weight_type] if self.weight_type else []
         return options + (["--input-norm"] if self.input_norm else [])
 
 

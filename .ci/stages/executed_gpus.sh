@@ -9,9 +9,10 @@ if ! scripts/gpu-lab install; then
     return
 fi
 export VKATTN_BUILD_DIR=build-modern VKATTN_VALIDATION=0
-for target in gpu_lab_execute vkattn_command vkattn_tests; do compile_in_testing $target; done
-scripts/modern-root install python3-pytest >/dev/null || status=$?
+for target in gpu_lab_execute vkattn_command vkattn_shared vkattn_tests; do compile_in_testing $target; done
+scripts/modern-root install python3-pytest python3-numpy >/dev/null || status=$?
 VKATTN_PROFILE_GPU=amd-navi31 $pytest bench/gpu_lab/tests/test_profile.py || status=$? # builds anew: beside nothing else
+VKATTN_PROFILE_GPU=amd-navi31 $pytest bench/gpu_lab/tests/test_wholes.py || status=$?
 tests="build-modern/tests/vkattn_tests"
 {
     # the longest first; on one, what sees the same of each GPU; and that what is found fails

@@ -246,9 +246,10 @@ def write(path, rows):
 
 
 def begin_anew(path):
-    """vkattn's rows become those of before, which the page tells beside the new ones; ggml's stay."""
+    """vkattn's rows become those of before, which the page tells beside the new ones; ggml's stay, and what steps take apart,
+    which is vkattn's, too, goes."""
     rows = read(path)
-    kept = {key: row for key, row in rows.items() if row.side != "vkattn"}
+    kept = {key: row for key, row in rows.items() if row.side not in ("vkattn", "apart")}
     for (gpu, shape, side), row in rows.items():
         if side == "vkattn":
             kept[gpu, shape, "before"] = dataclasses.replace(row, side="before")

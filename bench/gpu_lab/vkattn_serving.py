@@ -2,6 +2,7 @@
 package, of all rows in one packed batch, or of the prompt or the decodes alone, in the root of scripts/modern-root. Prints which dispatches
 computed it, and "right" or "wrong" with the error."""
 import json
+import os
 import pathlib
 import sys
 
@@ -31,7 +32,7 @@ class Step:
 
     def compute(self):
         """(the result [heads, rows, size], the dispatches that made it)"""
-        context = vkattn.default_context()
+        context = vkattn.Context(traits=os.environ.get("VKATTN_DEVICE_TRAITS", ""))  # the lab's: no self-test among what is counted
         pages = sum(-(-length // PAGE) for length in self.lengths)
         cache = context.kv_cache(self.kv_heads, self.head_dim, pages=pages, page_size=PAGE)
         sequences = [cache.add() for _ in self.lengths]

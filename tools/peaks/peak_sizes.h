@@ -12,5 +12,6 @@
 
 #define PEAK_STREAM_BLOCKS 64 /* of 16 bytes: what a workgroup reads in one iteration of peak_stream */
 #define PEAK_ADDRESSES_WORKGROUP_SIZE 8
+#define PEAK_AHEAD_WORKGROUP_SIZE 256 /* 8 loads each at a time, which divide 64 iterations' blocks */
 
 #endif

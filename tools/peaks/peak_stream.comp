@@ -1,6 +1,7 @@
 // The rate at which the device reads memory: every word once, a contiguous part of it by each workgroup.
 // ADDRESSES: through device addresses that are the same for the whole workgroup, which are the fastest loads of some
-// CPU drivers; else through the bound buffer, neighbouring invocations neighbouring blocks.
+// CPU drivers; else through the bound buffer, neighbouring invocations neighbouring blocks. AHEAD: an invocation has several
+// loads under way, in large workgroups.
 //
 // input U32 [workgroups, iterations, PEAK_STREAM_BLOCKS, 4] -> sums U32 [invocations]
 #version 460
@@ -8,6 +9,9 @@
 #ifdef ADDRESSES
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference_uvec2 : require
+#extension GL_EXT_control_flow_attributes : require
+#endif
+#ifdef AHEAD
 #extension GL_EXT_control_flow_attributes : require
 #endif
 
@@ -40,6 +44,23 @@ uvec4 read_part() {
         address.x = uaddCarry(address.x, PEAK_STREAM_BLOCKS * 16, carry);
         address.y += carry;
     } while (++iteration < iterations);
+    return sum;
+}
+#elif defined AHEAD
+layout(local_size_x = PEAK_AHEAD_WORKGROUP_SIZE) in;
+
+const uint LOADS = 8;
+
+uvec4 read_part() {
+    const uint blocks_of_group = iterations * PEAK_STREAM_BLOCKS;
+    uint at = gl_WorkGroupID.x * blocks_of_group + gl_LocalInvocationID.x;
+    const uint end = (gl_WorkGroupID.x + 1) * blocks_of_group;
+    uvec4 sum = uvec4(0);
+    for (; at < end; at += LOADS * PEAK_AHEAD_WORKGROUP_SIZE) {
+        uvec4 loaded[LOADS];
+        [[unroll]] for (uint i = 0; i < LOADS; ++i) loaded[i] = blocks[at + i * PEAK_AHEAD_WORKGROUP_SIZE];
+        [[unroll]] for (uint i = 0; i < LOADS; ++i) sum += loaded[i];
+    }
     return sum;
 }
 #else

@@ -46,9 +46,12 @@ def test_a_table_is_read_as_it_was_written(tmp_path):
 
 def test_what_was_stands_beside_what_is(tmp_path):
     shape, rows = rows_of_a_table()
+    parts = dataclasses.replace(rows["amd-navi31", shape, "vkattn"], shape=next(compare.serving_steps()).name, side="apart")
+    rows["amd-navi31", parts.shape, "apart"] = parts
     compare.write(tmp_path / "table.csv", rows)
     compare.begin_anew(tmp_path / "table.csv")
     kept = compare.read(tmp_path / "table.csv")
+    assert not any(row.side == "apart" for row in kept.values())
     assert sorted(side for _, _, side in kept) == ["before", "ggml"]
     kept["amd-navi31", shape, "vkattn"] = dataclasses.replace(rows["amd-navi31", shape, "vkattn"], us=3.0)
     line = compare_page.line_of("amd-navi31", shape, kept)
