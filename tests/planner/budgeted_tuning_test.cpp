@@ -171,18 +171,17 @@ TEST_CASE("a class has half of what is left of a budget") {
 
 TEST_CASE("products that normalise, and those of heads, are measured as such") {
     const auto context = context_of(kAny);
-    vkattn_linear_desc desc = small_linear();
-    vkattn_input_norm norm{};
-    norm.extension.kind = VKATTN_EXTENSION_INPUT_NORM;
-    norm.weight = contiguous(VKATTN_TYPE_F32, {64});
-    desc.next = &norm;
-    reason_of(*context, desc);
+    const auto view = [](const vkattn_tensor &tensor, vkattn_role role) { return vkattn::role_view(tensor, role); };
+    const vkattn_linear_desc desc = small_linear();
+    const vkattn::RmsNorm norm{view(contiguous(VKATTN_TYPE_F32, {64}), VKATTN_ROLE_NORM_WEIGHT), 1e-6f};
+    PlanBuilder normed(*context);
+    add_linear(normed, {view(desc.input, VKATTN_ROLE_INPUT), norm}, view(desc.weight, VKATTN_ROLE_WEIGHT),
+               view(desc.output, VKATTN_ROLE_OUTPUT));
+    normed.build();
     CHECK(report(*context).measured == 1);
-    desc.next = nullptr;
     reason_of(*context, desc);
     CHECK(report(*context).measured == 2); // which other kernels serve, too
 
-    const auto view = [](const vkattn_tensor &tensor, vkattn_role role) { return vkattn::role_view(tensor, role); };
     PlanBuilder builder(*context);
     add_latent_up_projection(builder, view(contiguous(VKATTN_TYPE_F32, {1, 3, 5, 32}), VKATTN_ROLE_QUERY),
                              view(contiguous(VKATTN_TYPE_F32, {3, 16, 32}), VKATTN_ROLE_KEY), {},
