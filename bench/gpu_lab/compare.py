@@ -273,8 +273,8 @@ def fill(path, gpus, pattern, tell):
                     continue
                 rows[key] = row_of(gpu, shape, side, what, dispatches)
                 write(path, rows)
-            ours, theirs = (rows.get((gpu, shape.name, side)) for side in ("vkattn", "ggml"))
+            ours, theirs = (rows.get((gpu, shape.name, side)) for side, _ in sides_of(shape))
             if ours and theirs:
-                tell(f"{gpu}, {shape.name}: vkattn {ours.us:.1f} µs ({ours.bound}), ggml {theirs.us:.1f} µs ({theirs.bound}, "
+                tell(f"{gpu}, {shape.name}: vkattn {ours.us:.1f} µs ({ours.bound}), {theirs.side} {theirs.us:.1f} µs ({theirs.bound}, "
                      f"{theirs.what}): {ours.us / theirs.us:.2f}")
     return rows
