@@ -153,6 +153,8 @@ bool has_room_for_long_steps(const DeviceCaps &caps) {
     return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kRdna;
 }
 
+uint32_t longest_matrix_step(const DeviceCaps &caps) { return has_room_for_long_steps(caps) ? 256 : 128; }
+
 uint32_t linear_vector_blocks(const DeviceCaps &caps) {
     switch (static_cast<GpuClass>(caps.traits.gpu_class)) {
     case GpuClass::kRdna:

@@ -55,6 +55,9 @@ uint32_t matrices_beside_loads(const DeviceCaps &caps);
 // Whether an invocation of linear_coopmat has registers for 64 features at a time: on RDNA, others spill or have not been measured.
 bool has_room_for_long_steps(const DeviceCaps &caps);
 
+// Features that linear_coopmat has in shared memory at a time, at most, where its time goes into waiting for them.
+uint32_t longest_matrix_step(const DeviceCaps &caps);
+
 // Eights of features for which an invocation of linear_vector has registers at a time.
 uint32_t linear_vector_blocks(const DeviceCaps &caps);
 

@@ -54,7 +54,10 @@ uint32_t blocks_at_a_time(const LinearProblem &problem, const gpu::LinearConstan
     const uint32_t wanted =
         ALIGNED_INPUT | (quantised ? 0 : ALIGNED_WEIGHT) | (present(problem.norm) ? ALIGNED_NORM : 0);
     if ((constants.ALIGNED & wanted) != wanted) return 1;
-    return std::max(linear_vector_blocks(caps) / ((quantised ? 2 : 1) * (constants.ROWS > 1 ? 2 : 1)), 1u);
+    const uint32_t most = std::max(linear_vector_blocks(caps) / (constants.ROWS > 1 ? 2 : 1), 1u);
+    constexpr uint32_t kLanes = LINEAR_WORKGROUP_SIZE / LINEAR_VECTOR_OUTPUTS;
+    const uint32_t blocks = tiles(problem.push.in_features, (quantised ? 2 : 1) * kFeatures * kLanes);
+    return tiles(blocks, tiles(blocks, most)); // of turns that are about equally long
 }
 
 LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &caps) {

@@ -47,17 +47,38 @@ uint64_t shared_bytes(const LinearMatrixTile &tile) {
     return 16 * std::max(inputs, strips);
 }
 
-constexpr uint32_t kStep = 32, kLongStep = 64, kLongestStep = 128;
+constexpr uint32_t kStep = 32, kLongStep = 64;
+
+// Eights of a quantised weight that lie in the same bytes are of one step.
+uint32_t fewest_features(vkattn_type weight) {
+    switch (weight) {
+    case VKATTN_TYPE_Q4_K:
+    case VKATTN_TYPE_Q5_K:
+        return 64;
+    case VKATTN_TYPE_Q6_K:
+        return 128;
+    default:
+        return kStep;
+    }
+}
 
 LinearMatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroup_size, uint32_t subgroups,
-                         uint32_t matrices) {
+                         uint32_t matrices, uint32_t step) {
     const uint32_t row_subgroups = subgroups > 1 ? subgroups / 2 : 1;
-    return {shape, subgroup_size, row_subgroups, subgroups / row_subgroups, matrices, matrices, kStep};
+    return {shape, subgroup_size, row_subgroups, subgroups / row_subgroups, matrices, matrices, step};
+}
+
+// The longest that the device has room for, or one of as few that is no longer than it needs to be.
+uint32_t long_step(const LinearProblem &problem, const DeviceCaps &caps) {
+    const uint32_t features = problem.push.in_features, unit = fewest_features(problem.weight.type);
+    const uint32_t steps = tiles(features, longest_matrix_step(caps));
+    return std::max(tiles(tiles(features, steps), unit), 1u) * unit;
 }
 
 // Rows of matrices that would be empty are left out. Then the time goes into reading the weight: more of it is on its way at
 // a time, and more workgroups share it.
-void drop_empty_rows(LinearMatrixTile &tile, uint32_t rows) {
+void drop_empty_rows(LinearMatrixTile &tile, const LinearProblem &problem, const DeviceCaps &caps) {
+    const uint32_t rows = problem.push.rows;
     while (tile.row_subgroups > 1 && rows_of(tile) / 2 >= rows) {
         tile.row_subgroups /= 2;
         tile.output_subgroups *= 2;
@@ -65,7 +86,7 @@ void drop_empty_rows(LinearMatrixTile &tile, uint32_t rows) {
     while (tile.row_matrices > 1 && rows_of(tile) / 2 >= rows) tile.row_matrices /= 2;
     if (rows_of(tile) > kMostRowsOfReading) return;
     tile.output_matrices = 1;
-    tile.step = kLongestStep;
+    tile.step = long_step(problem, caps);
 }
 
 uint64_t workgroups(const LinearMatrixTile &tile, const LinearProblem &problem) {
@@ -81,7 +102,7 @@ void spread_few(LinearMatrixTile &tile, const LinearProblem &problem, const Devi
     if (workgroups(tile, problem) > cores) return;
     LinearMatrixTile small = tile;
     small.row_matrices = small.output_matrices = 1;
-    small.step = kLongestStep;
+    small.step = long_step(problem, caps);
     if (workgroups(small, problem) <= 2 * cores)
         tile = small;
     else if (has_room_for_long_steps(caps))
@@ -117,9 +138,9 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
         const uint32_t size = matrix_layout(caps, shape, 1).subgroup_size;
         for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned.knobs[kSubgroupsKnob], size, caps));
              subgroups > 0; subgroups /= 2) {
-            LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices);
+            LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices, fewest_features(problem.weight.type));
             if (tuned_matrices == 0) {
-                drop_empty_rows(tile, problem.push.rows);
+                drop_empty_rows(tile, problem, caps);
                 spread_few(tile, problem, caps);
             }
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;

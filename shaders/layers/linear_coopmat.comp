@@ -24,6 +24,9 @@ layout(local_size_x_id = 7) in;
 
 #include "layers/linear_features.glsl"
 #include "layers/linear_tensors.glsl"
+#ifdef QUANTISED_WEIGHT
+#include "layers/linear_blocks.glsl"
+#endif
 
 #include "common/matrices.glsl" // of the tensors' constants
 
@@ -51,26 +54,43 @@ uint row_of_subgroup() { return subgroup_index() % ROW_SUBGROUPS * SUBGROUP_ROWS
 const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
 uint feature_within(uint feature) { return WHOLE_STEPS ? feature : min(feature, push.in_features - FEATURES); }
 
-uvec4 load_weight_elements(uint row, uint feature) {
-#ifndef QUANTISED_WEIGHT
+#ifdef QUANTISED_WEIGHT
+// A load is that of sixteen features, which wait for their decoding.
+#define WEIGHT_LOAD StagedFeatures
+const uint EIGHTS = 2;                                           // of features
+#define TO_SECOND (elements_to_second(WEIGHT_FORMAT) / FEATURES) // eights
+WEIGHT_LOAD load_weight_elements(uint row, uint feature) {
+    uint of_first = feature % (EIGHTS * TO_SECOND * FEATURES); // the same of the row's first features, which exist
+    return stage_features(row + (WHOLE_STEPS ? feature : mix(of_first, feature, feature < push.in_features)));
+}
+#else
+#define WEIGHT_LOAD uvec4
+const uint EIGHTS = 1;
+#define TO_SECOND 1
+WEIGHT_LOAD load_weight_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_WEIGHT) != 0) return weight_load8_halves(row + feature_within(feature));
-#endif
     return pack_vector(load_weight_features(row, feature));
 }
+#endif
 
 uvec4 load_input_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_INPUT) != 0) return input_load8_halves(row + feature_within(feature));
     return pack_vector(load_input_features(row, feature));
 }
 
-// What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th eight features.
-const uint LOADS = MATRIX_STEP / FEATURES; // of a line
-const uint WEIGHT_LOADS = (TILE_OUTPUTS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+// What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th of its loads.
+const uint LOADS = MATRIX_STEP / FEATURES; // of a line of the input
+const uint LINE_LOADS_OF_WEIGHT = LOADS / EIGHTS;
+const uint WEIGHT_LOADS = (TILE_OUTPUTS * LINE_LOADS_OF_WEIGHT + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
 const uint INPUT_LOADS = (TILE_ROWS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
 
 uint load_of(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP_SIZE; }
-bool is_of_tile(uint i, const uint lines) {
-    return (i + 1) * WORKGROUP_SIZE <= lines * LOADS || load_of(i) < lines * LOADS;
+bool is_of_tile(uint i, const uint loads) { return (i + 1) * WORKGROUP_SIZE <= loads || load_of(i) < loads; }
+
+// The first of a load's eights of a line of the weight.
+uint eighth_of_weight(uint i) {
+    uint load = load_of(i) % LINE_LOADS_OF_WEIGHT;
+    return load / TO_SECOND * EIGHTS * TO_SECOND + load % TO_SECOND;
 }
 
 // Elements of the lines' first features. Lines behind the last, of the tile or of all, repeat it, and are not stored.
@@ -78,33 +98,57 @@ uint weight_rows[WEIGHT_LOADS];
 uint input_rows[INPUT_LOADS];
 
 void find_lines(uint first_output, uint first_row) {
-    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] =
-        weight_element(min(first_output + min(load_of(i) / LOADS, TILE_OUTPUTS - 1), push.out_features - 1), 0);
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] = weight_element(
+        min(first_output + min(load_of(i) / LINE_LOADS_OF_WEIGHT, TILE_OUTPUTS - 1), push.out_features - 1), 0);
     [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) input_rows[i] =
         input_element(min(first_row + min(load_of(i) / LOADS, TILE_ROWS - 1), push.rows - 1), 0);
 }
 
-uvec4 loaded_weights[WEIGHT_LOADS];
+WEIGHT_LOAD loaded_weights[WEIGHT_LOADS];
 uvec4 loaded_inputs[INPUT_LOADS];
 
 void load_step(uint first_feature) {
     [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) loaded_weights[i] =
-        load_weight_elements(weight_rows[i], first_feature + load_of(i) % LOADS * FEATURES);
+        load_weight_elements(weight_rows[i], first_feature + eighth_of_weight(i) * FEATURES);
     [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) loaded_inputs[i] =
         load_input_elements(input_rows[i], first_feature + load_of(i) % LOADS * FEATURES);
 }
 
 // Features past the last are zeros.
-void put_line(uint line, uint i, uint first_feature, uvec4 elements) {
-    bool exists = WHOLE_STEPS || first_feature + load_of(i) % LOADS * FEATURES < push.in_features;
-    tiles[line * PITCH + load_of(i) % LOADS] = exists ? elements : uvec4(0);
+void put_eight(uint line, uint eighth, uint first_feature, uvec4 elements) {
+    bool exists = WHOLE_STEPS || first_feature + eighth * FEATURES < push.in_features;
+    tiles[line * PITCH + eighth] = exists ? elements : uvec4(0);
+}
+
+#ifdef QUANTISED_WEIGHT
+// As the device rounds halves, which need not be towards zero.
+uvec4 round_vector(mat2x4 v) {
+#ifdef EMULATED_SUBGROUPS
+    return pack_vector(v);
+#else
+    return uvec4(packFloat2x16(f16vec2(v[0].xy)), packFloat2x16(f16vec2(v[0].zw)), packFloat2x16(f16vec2(v[1].xy)),
+                 packFloat2x16(f16vec2(v[1].zw)));
+#endif
+}
+#endif
+
+void put_weight(uint i, uint first_feature) {
+    uint line = load_of(i) / LINE_LOADS_OF_WEIGHT, eighth = eighth_of_weight(i);
+#ifdef QUANTISED_WEIGHT
+    mat2x4 first, second;
+    decode_features(loaded_weights[i], first_feature + eighth * FEATURES, first, second);
+    put_eight(line, eighth, first_feature, round_vector(first));
+    put_eight(line, eighth + TO_SECOND, first_feature, round_vector(second));
+#else
+    put_eight(line, eighth, first_feature, loaded_weights[i]);
+#endif
 }
 
 void fill_tiles(uint first_feature) {
-    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) if (is_of_tile(i, TILE_OUTPUTS))
-        put_line(load_of(i) / LOADS, i, first_feature, loaded_weights[i]);
-    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) if (is_of_tile(i, TILE_ROWS))
-        put_line(TILE_OUTPUTS + load_of(i) / LOADS, i, first_feature, loaded_inputs[i]);
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) if (is_of_tile(i, TILE_OUTPUTS * LINE_LOADS_OF_WEIGHT))
+        put_weight(i, first_feature);
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) if (is_of_tile(i, TILE_ROWS * LOADS))
+        put_eight(TILE_OUTPUTS + load_of(i) / LOADS, load_of(i) % LOADS, first_feature, loaded_inputs[i]);
 }
 
 void multiply_tiles() {

@@ -13,6 +13,9 @@ layout(local_size_x = 64) in;
 
 #include "layers/linear_features.glsl"
 #include "layers/linear_tensors.glsl"
+#ifdef QUANTISED_WEIGHT
+#include "layers/linear_blocks.glsl"
+#endif
 
 #define TENSOR norm
 #define TENSOR_BINDING BINDING_LINEAR_NORM
@@ -44,8 +47,10 @@ mat2x4 norm_weights(uint feature) { return NORM_FORMAT == FORMAT_NONE ? mat2x4(0
 const uint MOST_BLOCKS = 4;
 #ifdef QUANTISED_WEIGHT
 const uint EIGHTS = 2; // of a block: those whose weights lie in the same bytes
+#define LOADED_WEIGHTS StagedFeatures
 #else
 const uint EIGHTS = 1;
+#define LOADED_WEIGHTS mat2x4
 #endif
 
 mat2x4 load_input(uint row, uint feature) {
@@ -56,7 +61,8 @@ mat2x4 load_input(uint row, uint feature) {
 // Of a block of the weight and the norm.
 struct Block {
     uint features[EIGHTS];
-    mat2x4 weights[EIGHTS], norms[EIGHTS];
+    LOADED_WEIGHTS weights;
+    mat2x4 norms[EIGHTS];
 };
 
 Block load_block(uint weight_row, uint i) {
@@ -65,16 +71,24 @@ Block load_block(uint weight_row, uint i) {
     const uint to_second = elements_to_second(WEIGHT_FORMAT), places = to_second / FEATURES;
     block.features[0] = i / places * 2 * to_second + i % places * FEATURES;
     block.features[1] = block.features[0] + to_second;
-    weight_load_both(WEIGHT_FORMAT, weight_row + block.features[0], block.weights[0], block.weights[1]);
+    block.weights = stage_features(weight_row + block.features[0]);
 #else
     block.features[0] = FEATURES * i;
     if ((ALIGNED & ALIGNED_WEIGHT) != 0)
-        block.weights[0] = weight_load8(WEIGHT_FORMAT, weight_row + block.features[0]);
+        block.weights = weight_load8(WEIGHT_FORMAT, weight_row + block.features[0]);
     else
-        block.weights[0] = load_weight_features(weight_row, block.features[0]);
+        block.weights = load_weight_features(weight_row, block.features[0]);
 #endif
     [[unroll]] for (uint k = 0; k < EIGHTS; ++k) block.norms[k] = norm_weights(block.features[k]);
     return block;
+}
+
+void decode_weights(Block block, out mat2x4 weights[EIGHTS]) {
+#ifdef QUANTISED_WEIGHT
+    decode_features(block.weights, block.features[0], weights[0], weights[1]);
+#else
+    weights[0] = block.weights;
+#endif
 }
 
 // Of every LANES-th block, from this lane's first.
@@ -96,19 +110,23 @@ void sum_lane(uint first_row, uint o, uint lane) {
             exists[b] = b == 0 || first + b * LANES < blocks;
             loaded[b] = load_block(weight_row, exists[b] ? first + b * LANES : first);
         }
+        mat2x4 weights[MOST_BLOCKS][EIGHTS];
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             mat2x4 x[MOST_BLOCKS * EIGHTS];
             [[unroll]] for (uint b = 0; b < BLOCKS; ++b) [[unroll]] for (uint k = 0; k < EIGHTS; ++k)
                 x[b * EIGHTS + k] = load_input(rows[r], loaded[b].features[k]);
-            [[unroll]] for (uint b = 0; b < BLOCKS; ++b) [[unroll]] for (uint k = 0; k < EIGHTS; ++k) {
-                mat2x4 given = x[b * EIGHTS + k], w = loaded[b].weights[k];
-                if (NORM_FORMAT != FORMAT_NONE) {
-                    float square = dot(given[0], given[0]) + dot(given[1], given[1]);
-                    squares[r] += exists[b] ? square : 0.0;
-                    given = matrixCompMult(given, loaded[b].norms[k]);
+            [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
+                if (r == 0) decode_weights(loaded[b], weights[b]); // once the input is under way, too
+                [[unroll]] for (uint k = 0; k < EIGHTS; ++k) {
+                    mat2x4 given = x[b * EIGHTS + k], w = weights[b][k];
+                    if (NORM_FORMAT != FORMAT_NONE) {
+                        float square = dot(given[0], given[0]) + dot(given[1], given[1]);
+                        squares[r] += exists[b] ? square : 0.0;
+                        given = matrixCompMult(given, loaded[b].norms[k]);
+                    }
+                    float product = dot(given[0], w[0]) + dot(given[1], w[1]);
+                    sums[r] += exists[b] ? product : 0.0;
                 }
-                float product = dot(given[0], w[0]) + dot(given[1], w[1]);
-                sums[r] += exists[b] ? product : 0.0;
             }
         }
     }
@@ -140,7 +158,7 @@ void main() {
     if (row >= ROWS) return;
     float scale = norm_scale(row * LINEAR_WORKGROUP_SIZE);
     vec4 sums = vec4(0);
-    [[unroll]] for (uint k = 0; k < SUMS_OF_PAIR; ++k) {
+    [[unroll]] for (uint k = 0; k < SUMS_OF_PAIR; ++k) if (first_output + first_sum + k < push.out_features) {
         uint first = row * LINEAR_WORKGROUP_SIZE + (first_sum + k) * LANES;
         for (uint i = 0; i < LANES; ++i) sums[k] += lane_sums[first + i];
         sums[k] *= scale;

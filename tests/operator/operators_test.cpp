@@ -312,7 +312,8 @@ TEST_CASE_FIXTURE(DeviceTest, "gated linear in every type, with biases, activati
 
 TEST_CASE_FIXTURE(DeviceTest, "gated linear of quantised weights") {
     std::mt19937 random(67);
-    for (const vkattn_type weight : {VKATTN_TYPE_Q4_1, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q4_K, VKATTN_TYPE_Q6_K})
+    for (const vkattn_type weight :
+         {VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q5_0, VKATTN_TYPE_Q4_1, VKATTN_TYPE_Q4_K, VKATTN_TYPE_Q5_K, VKATTN_TYPE_Q6_K})
         for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16})
             for (const std::uint64_t len : {1, 4, 30}) {
                 LinearProblem problem = gated_problem(type, weight, len, 512, 46);
