@@ -24,9 +24,11 @@ struct FlashRow {
 constexpr FlashRow kFlashRows[] = {
     // converts each 16-bit value by itself; a wave on each of its SIMDs, lest one has two long ones
     {GpuClass::kGcn, false, 128, {StagedNumbers::kSplitF32, 2, 2, 4, 16 << 10, 256}},
-    {GpuClass::kGcn, false, kAny, {StagedNumbers::kSplitF32, 4, 2, 4, 24 << 10, 256}},
+    {GpuClass::kGcn, false, 256, {StagedNumbers::kSplitF32, 4, 2, 4, 24 << 10, 256}},
+    {GpuClass::kGcn, false, kAny, {StagedNumbers::kSplitF32, 4, 4, 4, 32 << 10, 256}}, // latents: more rows share them
     {GpuClass::kRdna, true, 128, {StagedNumbers::kDots, 2, 4, 4, 16 << 10}},
-    {GpuClass::kRdna, true, kAny, {StagedNumbers::kDots, 4, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, true, 256, {StagedNumbers::kDots, 4, 4, 4, 16 << 10}},
+    {GpuClass::kRdna, true, kAny, {StagedNumbers::kDots, 4, 4, 4, 32 << 10, 256}},
     {GpuClass::kRdna, true, 128, {StagedNumbers::kHalves, 2, 4, 4, 16 << 10}},
     {GpuClass::kRdna, true, kAny, {StagedNumbers::kHalves, 4, 4, 4, 16 << 10}},
     {GpuClass::kRdna, false, 128, {StagedNumbers::kSplitF32, 2, 4, 4, 16 << 10}},
@@ -168,7 +170,7 @@ uint32_t linear_vector_blocks(const DeviceCaps &caps) {
 
 // As many loads of a GPU are under way at the same time. An unknown device, or a processor, joins them one after the other.
 uint32_t most_merge_columns(const DeviceCaps &caps) {
-    return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kOther ? 1 : 4;
+    return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kOther ? 1 : 8;
 }
 
 } // namespace vkattn

@@ -13,7 +13,7 @@
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kStateHeader = 4; // STATE_HEADER of shaders/attention/states.glsl
+constexpr uint32_t kStateHeader = 4; // numbers before the output's, see shaders/attention/states.glsl
 
 // Blocks of four elements that a workgroup of merge_parts joins at a time.
 uint32_t blocks_of_merge(const AttentionProblem &problem) {

@@ -1,4 +1,4 @@
-// The buffer scores, in the workspace: the scores [B,Hq,Lq,Lk] of the unfused kernels, by slot, or the states of
+// The buffer scores, in the workspace: the scores [B,Hq,Lq,Lk] of the unfused kernels, by slot. Other kernels keep states there:
 // attention/states.glsl.
 #ifndef SCORES_GLSL
 #define SCORES_GLSL

@@ -71,8 +71,8 @@ void store_row(Row row, float scale) {
 
 void leave_state(SoftmaxState state, uint element) {
     store_state(element, state);
-    [[dont_unroll]] for (uint dim = 0; dim < V_HEAD_DIM; ++dim) scores[element + STATE_HEADER + dim] =
-        accumulator[dim / 4][dim % 4];
+    [[dont_unroll]] for (uint block = 0; block < VALUE_BLOCKS; ++block)
+        store_state_block(element, 4 * block, accumulator[block]);
 }
 
 // The row's keys are all attended, or all of a part's: to the output, or to where the state waits.

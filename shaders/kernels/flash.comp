@@ -160,7 +160,8 @@ void start_rows(uint part) {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         uint element = state_element(row_of_tile(rows, tile_row(r)), part);
         row_states[r] = softmax_empty();
-        if (resumes()) row_states[r] = SoftmaxState(scores[element], column() == 0 ? scores[element + 1] : 0.0);
+        if (resumes()) row_states[r] = load_state(element);
+        if (column() != 0) row_states[r].sum = 0.0;
         [[unroll]] for (uint block = 0; block < BLOCKS; ++block) {
             vec4 sum = vec4(0);
             if (resumes() && dim_of(block) < V_HEAD_DIM) sum = load_state_block(element, dim_of(block) / 4);

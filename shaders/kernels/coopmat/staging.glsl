@@ -213,17 +213,27 @@ TwoKeys restrict_item(KeyTile tile, ValueStaging staging, ValueItem item, TwoKey
                    restrict_elements(tile, staging, advance(slot, 1), keys.odd));
 }
 
-// A word of each dim's row, or a vector of each key's.
+// The vector, `by` components further on.
+uvec4 rotate(uvec4 vector, uint by) {
+    if ((by & 1) != 0) vector = vector.yzwx;
+    return (by & 2) != 0 ? vector.zwxy : vector;
+}
+
+// A word of each dim's row, or a vector of each key's. The rows of a block's first dim begin in the same bank, whichever block it
+// is: each of four neighbouring invocations begins with another pair of dims.
 void store_value_item(ValueItem item, TwoKeys keys) {
     if (VALUE_BLOCKS_OF_ROW % 4 != 0 && item.block >= VALUE_BLOCKS_OF_ROW) return;
 #ifdef LOADS_AHEAD
     tiles[VALUE_TILE + 2 * item.pair * VALUE_PITCH + item.block] = keys.even;
     tiles[VALUE_TILE + (2 * item.pair + 1) * VALUE_PITCH + item.block] = keys.odd;
 #else
-    [[unroll]] for (uint c = 0; c < 4; ++c) {
-        uint at = VALUE_TILE + (item.block * 8 + 2 * c) * VALUE_PITCH + item.pair / 4;
-        tiles[at][item.pair % 4] = (keys.even[c] & 0xffffu) | (keys.odd[c] << 16);
-        tiles[at + VALUE_PITCH][item.pair % 4] = (keys.even[c] >> 16) | (keys.odd[c] & 0xffff0000u);
+    uint first = item.block % 4;
+    uvec4 even_dims = rotate((keys.even & 0xffffu) | (keys.odd << 16), first);
+    uvec4 odd_dims = rotate((keys.even >> 16) | (keys.odd & 0xffff0000u), first);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+        uint at = VALUE_TILE + (item.block * 8 + (first + i) % 4 * 2) * VALUE_PITCH + item.pair / 4;
+        tiles[at][item.pair % 4] = even_dims[i];
+        tiles[at + VALUE_PITCH][item.pair % 4] = odd_dims[i];
     }
 #endif
 }
