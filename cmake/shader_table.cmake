@@ -27,6 +27,7 @@ function(vkattn_shader_table folder)
     foreach(list IN ITEMS names includes objects)
         get_property(${list} DIRECTORY PROPERTY vkattn_table_${list})
     endforeach()
+    get_property(left_out DIRECTORY PROPERTY vkattn_left_out_names)
     list(REMOVE_DUPLICATES includes)
     list(JOIN includes "\"\n#include \"" includes)
     list(JOIN names ", " declarations)
@@ -41,7 +42,8 @@ extern const Shader @declarations@;
 std::span<const Shader *const> table(); // all of them
 }
 " @ONLY)
-    file(CONFIGURE OUTPUT ${folder}/table.cpp CONTENT "#include \"vkattn_shaders/table.hpp\"
+    file(CONFIGURE OUTPUT ${folder}/table.cpp CONTENT "// Left out: @left_out@. Other headers are found for these: this line makes builds look for them.
+#include \"vkattn_shaders/table.hpp\"
 #include \"@includes@\"
 
 namespace vkattn::shaders {
