@@ -12,6 +12,7 @@ linear, norm, embedding, argmax   what stands around it in a model
 record, Program   calls on Arrays as one submission, replayed: a token of a model
 Array        numbers that stay on the device: context.array, context.empty, from_dlpack
 top_k        the greatest numbers of rows
+linear_attention, causal_conv1d, gated_rms_norm   layers that keep a state in place of keys and values
 index        the keys that queries score highest, which attention takes as key_indices
 kv_append, PagedCache     caches of the operators, for sequences that come and go: context.kv_cache
 Layer, Cache layers with weights, and their caches; layer_weights names those of PyTorch and Hugging Face
@@ -33,14 +34,16 @@ from .layers import Cache, Layer, cache_types, layer_config
 from .operators import argmax, embedding, index, kv_append, linear, linear_problem, merge, norm, top_k, weight_types
 from .paged_cache import PagedCache
 from .programs import Program, ProgramReport, record
+from .recurrence import causal_conv1d, gated_rms_norm, linear_attention
 from .scaled_dot_product import scaled_dot_product_attention
 from .variants import BlockMask, create_block_mask, flex_attention
 from .weights import layer_weights
 
 __version__ = version()
-__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate", "InvalidArgumentError",
-           "Kernel", "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program", "ProgramReport", "TuneBudget",
-           "UnsupportedError", "VkattnError", "argmax", "attention", "cache_types", "config_from_name", "create_block_mask", "default_context",
-           "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "index", "kv_append", "layer_config",
-           "layer_weights", "linear", "linear_problem", "merge", "norm", "problem", "record", "scaled_dot_product_attention",
-           "top_k", "version", "weight_types"]
+__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate",
+           "InvalidArgumentError", "Kernel", "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program",
+           "ProgramReport", "TuneBudget", "UnsupportedError", "VkattnError", "argmax", "attention", "cache_types", "causal_conv1d",
+           "config_from_name", "create_block_mask", "default_context", "devices", "embedding", "errors", "estimate",
+           "flex_attention", "from_dlpack", "gated_rms_norm", "index", "kv_append", "layer_config", "layer_weights",
+           "linear", "linear_attention", "linear_problem", "merge", "norm", "problem", "record",
+           "scaled_dot_product_attention", "top_k", "version", "weight_types"]

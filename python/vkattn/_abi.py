@@ -14,7 +14,8 @@ ROLES = {name: number for number, name in enumerate((
     "present_value", "cu_seqlens_q", "cu_seqlens_k", "block_table", "partial_output", "partial_log_sum_exp", "input", "weight",
     "bias", "multiplier", "residual", "tokens", "block_mask", "source", "cache",
     "key_indices", "indices", "captured_0", "captured_1", "captured_2", "captured_3",
-    "key_scales", "value_scales", "norm_weight"))}
+    "key_scales", "value_scales", "norm_weight", "decay", "beta", "initial_state", "final_state", "state_slots", "token_states",
+    "accepted"))}
 KERNELS = {"auto": 0, "unfused": 1, "flash": 2, "decode": 3, "coopmat": 4, "latent_decode": 6,
            "addresses": 7}
 LAYER_KINDS = {"mha": 0, "latent_mha": 1, "latent_query": 2, "mla": 3, "compressed_kv": 4, "encoder_layer": 5, "mla_block": 6,
@@ -30,6 +31,8 @@ INDEX_ACTIVATIONS = {"relu": 0, "identity": 1}
 INDEX_REDUCES = {"sum": 0, "max": 1, "mean": 2}
 MLA_FORMS = {"naive": 0, "absorb": 1}
 NORM_KINDS = {"rms": 0, "layer": 1}
+LINEAR_ATTENTION_RULES = {"delta": 0, "decay": 1}
+LINEAR_ATTENTION_FORMS = {"auto": 0, "recurrent": 1, "chunked": 2}
 KV_HEAD_MAPPINGS = {"grouped": 0, "modulo": 1}
 MASK_CAUSAL, MASK_WINDOW, MASK_KEYS_TO_LAST_QUERY, SCALE_AS_GIVEN = 1, 2, 4, 8
 CACHE_PARTS = {"keys": 0, "values": 1}
@@ -173,6 +176,18 @@ LinearDesc = structure(
 NormDesc = structure("vkattn_norm_desc", *((name, Tensor) for name in ("input", "weight", "bias", "output")), ("kind", c_int),
                      ("epsilon", c_float), ("next", c_void_p))
 EmbeddingDesc = structure("vkattn_embedding_desc", *((name, Tensor) for name in ("tokens", "weight", "output")), ("next", c_void_p))
+RecurrentStates = structure(
+    "vkattn_recurrent_states", *((name, Tensor) for name in ("initial_state", "final_state", "state_slots", "token_states", "accepted")),
+    ("draft_tokens", c_uint32))
+LinearAttentionDesc = structure(
+    "vkattn_linear_attention_desc", *((name, Tensor) for name in ("query", "key", "value", "decay", "beta", "output")),
+    ("states", RecurrentStates), ("cu_seqlens_q", Tensor), ("max_seqlen_q", c_uint32), ("rule", c_int), ("form", c_int),
+    ("scale", c_float), ("qk_l2norm", c_uint32), ("next", c_void_p))
+CausalConv1dDesc = structure(
+    "vkattn_causal_conv1d_desc", *((name, Tensor) for name in ("input", "weight", "bias", "output")), ("states", RecurrentStates),
+    ("cu_seqlens_q", Tensor), ("max_seqlen_q", c_uint32), ("activation", c_int), ("next", c_void_p))
+GatedRmsNormDesc = structure("vkattn_gated_rms_norm_desc", *((name, Tensor) for name in ("input", "gate", "weight", "output")),
+                             ("epsilon", c_float), ("next", c_void_p))
 ArgmaxDesc = structure("vkattn_argmax_desc", *((name, Tensor) for name in ("input", "tokens", "values")), ("next", c_void_p))
 BoundPlan = structure("vkattn_bound_plan", ("plan", c_void_p), ("bindings", POINTER(Binding)), ("binding_count", c_uint32),
                       ("next", c_void_p))
@@ -249,7 +264,7 @@ STRUCTURES = (Tensor, TypeInfo, Binding, KernelSupport, MatrixShape, DeviceFacts
               Requirements, AttentionDesc, MergeDesc, LinearDesc, NormDesc, EmbeddingDesc, RopeScaling, LayerConfig, Weight, CacheInfo,
               LayerCall, EstimateInfo, EstimateResult, KvAppendDesc, ArgmaxDesc, KeyList, AttentionVariant, IndexDesc, TopKDesc,
               BoundPlan, ProgramInfo, ProgramReport, KvRotation, KvScales, CacheScales, InputNorm, NormResidual,
-              CrashJournal, IntermediateType)
+               CrashJournal, IntermediateType, RecurrentStates, LinearAttentionDesc, CausalConv1dDesc, GatedRmsNormDesc)
 
 
 def extend(desc, extension):
@@ -346,6 +361,9 @@ _PROTOTYPES = {  # name: (result, arguments)
     "vkattn_embedding_plan": (c_int, (c_void_p, POINTER(EmbeddingDesc), POINTER(c_void_p))),
     "vkattn_top_k_plan": (c_int, (c_void_p, POINTER(TopKDesc), POINTER(c_void_p))),
     "vkattn_index_plan": (c_int, (c_void_p, POINTER(IndexDesc), POINTER(c_void_p))),
+    "vkattn_linear_attention_plan": (c_int, (c_void_p, POINTER(LinearAttentionDesc), POINTER(c_void_p))),
+    "vkattn_causal_conv1d_plan": (c_int, (c_void_p, POINTER(CausalConv1dDesc), POINTER(c_void_p))),
+    "vkattn_gated_rms_norm_plan": (c_int, (c_void_p, POINTER(GatedRmsNormDesc), POINTER(c_void_p))),
     "vkattn_argmax_plan": (c_int, (c_void_p, POINTER(ArgmaxDesc), POINTER(c_void_p))),
     "vkattn_plan_report": (None, (c_void_p, POINTER(Report), c_size_t)),
     "vkattn_plan_requirements": (None, (c_void_p, POINTER(Requirements), c_size_t)),

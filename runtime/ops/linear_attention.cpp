@@ -125,8 +125,6 @@ gpu::LinearAttentionParameters parameters_of(const LinearAttention &problem) {
     parameters.decay_strides = strides_of(problem.decay);
     parameters.beta_strides = strides_of(problem.beta);
     parameters.output_strides = strides_of(problem.output);
-    parameters.group = static_cast<uint32_t>(problem.heads / problem.query.tensor.shape[1]);
-    parameters.heads = problem.heads;
     parameters.sequences = problem.sequences;
     parameters.len = parameters.total = static_cast<uint32_t>(problem.query.tensor.shape[2]);
     parameters.longest = static_cast<uint32_t>(problem.longest);
@@ -135,6 +133,13 @@ gpu::LinearAttentionParameters parameters_of(const LinearAttention &problem) {
     parameters.scale = problem.scale;
     parameters.epsilon = 1e-6f;
     return parameters;
+}
+
+gpu::LinearAttentionPush push_of(const LinearAttention &problem) {
+    gpu::LinearAttentionPush push{};
+    push.group = static_cast<uint32_t>(problem.heads / problem.query.tensor.shape[1]);
+    push.heads = problem.heads;
+    return push;
 }
 
 gpu::LinearAttentionConstants constants_of(const LinearAttention &problem) {
@@ -205,8 +210,8 @@ void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const U
     while (rows_of() > kFewRows && constants.COLUMN_VECTORS * groups < kMostInvocations) groups *= 2;
     constants.ROWS = rows_of();
     constants.WORKGROUP_SIZE = constants.COLUMN_VECTORS * groups;
-    constants.STAGED_TOKENS = problem.longest > 1 ? 4 : 1;
-    Step &step = builder.add_step(shaders::linear_attention_recurrent, constants, gpu::LinearAttentionPush{});
+    constants.STAGED_TOKENS = problem.longest == 1 ? 1 : 4;
+    Step &step = builder.add_step(shaders::linear_attention_recurrent, constants, push_of(problem));
     step.uniforms = parameters;
     step.groups = {tiles(problem.v_head_dim, 4 * constants.COLUMN_VECTORS), problem.heads, problem.sequences};
     step.flops = flops_of_tokens(problem) + kFlopsOfElement * problem.sequences * problem.heads *
@@ -284,7 +289,7 @@ void add_chunked(PlanBuilder &builder, const LinearAttention &problem, const Uni
     constants.WORKGROUP_SIZE = chunk.invocations();
     const double flops = flops_of_tokens(problem) * static_cast<double>(each) / static_cast<double>(all);
     for (uint64_t first = 0; first < all; first += each) {
-        gpu::LinearAttentionPush push{};
+        gpu::LinearAttentionPush push = push_of(problem);
         push.first_chunk = static_cast<uint32_t>(first);
         push.end_chunk = static_cast<uint32_t>(std::min(first + each, all));
         const uint32_t chunks = push.end_chunk - push.first_chunk;

@@ -74,8 +74,6 @@ struct LinearAttentionParameters {
     uvec4 decay_strides;
     uvec4 beta_strides;
     uvec4 output_strides;
-    uint group; /* value heads of a key head */
-    uint heads; /* value heads */
     uint sequences;
     uint len;     /* of a sequence that is not packed */
     uint total;   /* packed rows */
@@ -86,10 +84,13 @@ struct LinearAttentionParameters {
     float epsilon; /* of norms */
 };
 
-/* Stretches of chunks, one after the other: see layers/linear_attention/chunks.glsl. */
+/* Stretches of chunks, one after the other: see layers/linear_attention/chunks.glsl. What the state's loads need is here: they need not wait
+ * for the uniform block. */
 struct LinearAttentionPush {
     uint first_group[3];
     uint bases[LINEAR_ATTENTION_BINDINGS / 4];
+    uint group; /* value heads of a key head */
+    uint heads; /* value heads */
     uint first_chunk;
     uint end_chunk;
 };

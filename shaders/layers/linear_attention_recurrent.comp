@@ -43,6 +43,9 @@ uint row_group() { return gl_LocalInvocationID.x / COLUMN_VECTORS; }
 uint own_row(uint i) { return row_group() * ROWS + i; }
 uint own_column() { return 4 * (workgroup().x * COLUMN_VECTORS + column_vector()); }
 
+// Whether the invocation has columns.
+bool has_columns() { return V_HEAD_DIM % (4 * COLUMN_VECTORS) == 0 || own_column() < V_HEAD_DIM; }
+
 uint own_element(uint begin, uint i) { return begin + own_row(i) * V_HEAD_DIM + own_column(); }
 
 // Rows that the state has; the others repeat the last one where they are loaded.
@@ -54,7 +57,7 @@ uint loaded_element(uint begin, uint i) {
 void load_state(uint sequence, uint own_state, uint head) {
     uint after = accepted_of(sequence);
     [[unroll]] for (uint i = 0; i < ROWS; ++i) state[i] = vec4(0);
-    if (own_state == NO_STATE || own_column() >= V_HEAD_DIM) return;
+    if (own_state == NO_STATE || !has_columns()) return;
     if (HAS_ACCEPTED != 0 && after != 0) {
         uint begin = first_element(own_state * parameters.drafts + after - 1, head);
         [[unroll]] for (uint i = 0; i < ROWS; ++i) state[i] =
@@ -68,14 +71,14 @@ void load_state(uint sequence, uint own_state, uint head) {
 }
 
 void store_state(uint own_state, uint head) {
-    if (HAS_FINAL == 0 || own_state == NO_STATE || own_column() >= V_HEAD_DIM) return;
+    if (HAS_FINAL == 0 || own_state == NO_STATE || !has_columns()) return;
     uint begin = first_element(own_state, head);
     [[unroll]] for (uint i = 0; i < ROWS; ++i) if (exists(i))
         final_store(own_element(begin, i), columns_from(own_column()), state[i]);
 }
 
 void store_token_state(uint own_state, uint head, uint token) {
-    if (HAS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts || own_column() >= V_HEAD_DIM)
+    if (HAS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts || !has_columns())
         return;
     uint begin = first_element(own_state * parameters.drafts + token, head);
     [[unroll]] for (uint i = 0; i < ROWS; ++i) if (exists(i))
@@ -192,10 +195,7 @@ void add_token(Tokens tokens, uint head, uint token, uint staged, Token own) {
     }
 }
 
-void main() {
-    uint head = workgroup().y, sequence = workgroup().z, own_state = state_of(sequence);
-    Tokens tokens = tokens_of(sequence);
-    load_state(sequence, own_state, head);
+void add_tokens(Tokens tokens, uint head, uint own_state) {
     Token own, next;
     if (tokens.count != 0) next = load_token(tokens, head, 0);
     for (uint token = 0; token < tokens.count; ++token) {
@@ -206,9 +206,24 @@ void main() {
             barrier();
         }
         own = next;
-        if (STAGED_TOKENS != 1) next = load_token(tokens, head, token + 1); // of one token there is no next
+        next = load_token(tokens, head, token + 1);
         add_token(tokens, head, token, staged, own);
         store_token_state(own_state, head, token);
     }
+}
+
+void main() {
+    uint head = workgroup().y, sequence = workgroup().z, own_state = state_of(sequence);
+    Tokens tokens = tokens_of(sequence);
+    if (STAGED_TOKENS == 1 && HAS_CU_SEQLENS == 0) tokens.count = 1;
+    load_state(sequence, own_state, head);
+    if (STAGED_TOKENS == 1 && tokens.count != 0) { // one at most: all loads are under way before the first wait
+        Token own = load_token(tokens, head, 0);
+        stage(tokens, head, 0);
+        barrier();
+        add_token(tokens, head, 0, 0, own);
+        store_token_state(own_state, head, 0);
+    }
+    if (STAGED_TOKENS != 1) add_tokens(tokens, head, own_state);
     store_state(own_state, head);
 }

@@ -30,7 +30,7 @@ const uint FACTORS = DECAYS_BEGIN + CHANNEL_VECTORS;
 
 uint factors_begin(uint chunk, uint head) {
     return base_bytes(BINDING_LINEAR_ATTENTION_FACTORS) / 16 +
-           ((chunk - push.first_chunk) * parameters.heads + head) * FACTORS;
+           ((chunk - push.first_chunk) * push.heads + head) * FACTORS;
 }
 
 uint chunks_of(uint tokens) { return (tokens + CHUNK - 1) / CHUNK; }

@@ -32,6 +32,6 @@ uint row_of(uvec4 strides, Tokens tokens, uint head, uint token) {
     return tokens.batch * strides.x + head * strides.y + (tokens.first + token) * strides.z;
 }
 
-uint key_head_of(uint head) { return head / parameters.group; }
+uint key_head_of(uint head) { return head / push.group; }
 
 #endif

@@ -59,7 +59,7 @@ uint accepted_of(uint sequence) {
 }
 
 // The first element of a head's state in [states,Hv,Dk,Dv].
-uint first_element(uint state, uint head) { return (state * parameters.heads + head) * STATE_ELEMENTS; }
+uint first_element(uint state, uint head) { return (state * push.heads + head) * STATE_ELEMENTS; }
 
 // Columns from `column` on.
 uint columns_from(uint column) { return V_HEAD_DIM - min(column, V_HEAD_DIM); }
