@@ -139,6 +139,8 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
         for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned.knobs[kSubgroupsKnob], size, caps));
              subgroups > 0; subgroups /= 2) {
             LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices, fewest_features(problem.weight.type));
+            // loads of so long a step leave no registers for the sums of several
+            if (tile.step > kLongStep && matrices_beside_loads(caps) == 1) tile.row_matrices = tile.output_matrices = 1;
             if (tuned_matrices == 0) {
                 drop_empty_rows(tile, problem, caps);
                 spread_few(tile, problem, caps);
