@@ -222,7 +222,8 @@ std::string add_gated_in_two(PlanBuilder &builder, const LinearOperands &operand
     gate.weight = matrix_of(operands.weight, 0);
     gate.epilogue.bias = matrix_of(operands.epilogue.bias, 0);
     gate.epilogue.multiplier = up.output;
-    return text(add_products(builder, gate), "; gated in two products, for weights above maxStorageBufferRange or 2^32 elements");
+    return text(add_products(builder, gate),
+                "; gated in two products, for weights above maxStorageBufferRange or 2^32 elements");
 }
 
 } // namespace

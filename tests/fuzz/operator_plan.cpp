@@ -89,7 +89,8 @@ std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builde
     const LinearOperands operands = check_linear(desc);
     const vkattn_tensor &x = operands.input.tensor, &w = operands.weight.tensor;
     const std::uint64_t matrices = w.rank - 1, all = matrices * out; // of a gated product two
-    const bool both = matrices == 2 && plan->steps().size() == 1;     // at once; else what is gated first, into the workspace
+    const bool both =
+        matrices == 2 && plan->steps().size() == 1; // at once; else what is gated first, into the workspace
     std::uint64_t computed = 0;
     for (const Step &step : plan->steps()) { // a part of the outputs each, where the weights are more than can be bound
         const auto push = push_of<gpu::LinearPush>(step);

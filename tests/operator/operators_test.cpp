@@ -79,7 +79,8 @@ void add_epilogue(LinearProblem &problem, vkattn_activation activation, vkattn_t
 }
 
 // Two matrices of that type, each row with a gap after it, and another between the matrices.
-LinearProblem gated_problem(vkattn_type type, vkattn_type weight, std::uint64_t len, std::uint64_t in, std::uint64_t out) {
+LinearProblem gated_problem(vkattn_type type, vkattn_type weight, std::uint64_t len, std::uint64_t in,
+                            std::uint64_t out) {
     std::mt19937 random(static_cast<unsigned>(57 + in + out));
     const std::uint64_t block = type_info(weight).block_elements, row = in + block;
     LinearProblem problem = linear_problem(type, len, in, out);
@@ -687,20 +688,23 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
         return message_of([&] { context.linear_plan(desc); });
     };
     CHECK(refused([](auto &d) { d.weight = {}; }) == "weight: absent, expected [out,in] or [2,out,in]");
-    CHECK(refused([](auto &d) { d.weight = vkattn::tensor(VKATTN_TYPE_F32, {3, 6, 8}); }) ==
-          "weight: shape [3,6,8], expected [out,in] or [2,out,in] with in at least 1");
+    CHECK(refused([](auto &d) {
+              d.weight = vkattn::tensor(VKATTN_TYPE_F32, {3, 6, 8});
+          }) == "weight: shape [3,6,8], expected [out,in] or [2,out,in] with in at least 1");
     const auto gated_refused = [&](const std::function<void(vkattn_linear_desc &)> &spoil) {
         return refused([&](auto &d) {
             d.weight = vkattn::tensor(VKATTN_TYPE_F32, {2, 6, 8});
             spoil(d);
         });
     };
-    CHECK(gated_refused([](auto &d) { d.multiplier = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 6}); }) ==
-          "multiplier: given with a weight [2,out,in], expected none");
+    CHECK(gated_refused([](auto &d) {
+              d.multiplier = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 6});
+          }) == "multiplier: given with a weight [2,out,in], expected none");
     CHECK(gated_refused([](auto &d) { d.bias = vkattn::tensor(VKATTN_TYPE_F32, {6}); }) ==
           "bias: shape [6], expected [2,6], last stride 1");
-    CHECK(gated_refused([](auto &d) { d.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 12}); }) ==
-          "output: shape [2,3,12], expected [2,3,6]");
+    CHECK(gated_refused([](auto &d) {
+              d.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 12});
+          }) == "output: shape [2,3,12], expected [2,3,6]");
     CHECK(refused([](auto &d) { d.input.shape[2] = 7; }) == "input: shape [2,3,7], expected [B,L,8]");
     CHECK(refused([](auto &d) { d.output.shape[2] = 7; }) == "output: shape [2,3,7], expected [2,3,6]");
     CHECK(refused([](auto &d) {

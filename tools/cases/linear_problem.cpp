@@ -43,7 +43,8 @@ Problem make_linear_problem(const CaseFile &input, std::span<const std::string> 
         desc.bias = builder.add(VKATTN_ROLE_BIAS, builder.contiguous("bias", type_of(bias->dtype), bias->shape), *bias);
     }
     desc.activation = input.linear.activation;
-    desc.output = builder.add_output("output", VKATTN_ROLE_OUTPUT, x.dtype, {x.shape[0], x.shape[1], weight.shape[weight.shape.size() - 2]});
+    desc.output = builder.add_output("output", VKATTN_ROLE_OUTPUT, x.dtype,
+                                     {x.shape[0], x.shape[1], weight.shape[weight.shape.size() - 2]});
     return builder.finish(desc);
 }
 
