@@ -28,16 +28,30 @@ class _Block:
         self.after = [weights.norm(f"{name}{part}.weight", width) for part in ("post_attention_norm", "post_ffw_norm")] \
             if config.architecture.post_norms else [None, None]
         if config.architecture.fused:
-            both = weights.take(f"{name}ffn_up.weight", 2 * hidden, width)
-            self.gate, self.up = (both[:hidden], None), (both[hidden:], None)
+            self.gate, self.up = (weights.take(f"{name}ffn_up.weight", 2 * hidden, width).reshape(2, hidden, width), None), None
         else:
-            self.gate, self.up = (_linear(weights, f"{name}ffn_{part}", hidden, width) for part in ("gate", "up"))
+            self.gate, self.up = _gated(weights, name, hidden, width)
         self.down = _linear(weights, f"{name}ffn_down", width, hidden)
 
 
 def _linear(weights, name, outs, ins):
     """(a matrix, its bias or None)"""
     return weights.take(f"{name}.weight", outs, ins), weights.maybe(f"{name}.bias", outs)
+
+
+def _gated(weights, name, hidden, width):
+    """The gate and what it gates, as _linear has each; or one matrix [2, hidden, width] of both, with its bias, and None."""
+    parts = [f"{name}ffn_{part}" for part in ("gate", "up")]
+    both = weights.take_pair(*(f"{part}.weight" for part in parts), hidden, width)
+    biased = [weights.has(f"{part}.bias") for part in parts]
+    if not any(biased) and not isinstance(both, list):
+        return (both, None), None
+    if all(biased):
+        biases = weights.take_pair(*(f"{part}.bias" for part in parts), hidden)
+        if not isinstance(both, list) and not isinstance(biases, list):
+            return (both, biases), None
+        return tuple(zip(both, biases))
+    return tuple(zip(both, (weights.maybe(f"{part}.bias", hidden) for part in parts)))
 
 
 def _multi_head(weights, config, name, rope):
@@ -307,7 +321,7 @@ class Decoder:
     def _fed_forward(self, block, hidden):
         tokens, norm = self._tokens_and_norm(hidden, block.forward_norm)
         after = block.after[1]
-        up = vkattn.linear(tokens, *block.up, **norm)
+        up = None if block.up is None else vkattn.linear(tokens, *block.up, **norm)
         gated = vkattn.linear(tokens, *block.gate, activation=self.config.architecture.activation, multiplier=up, out=up, **norm)
         down = vkattn.linear(gated, *block.down, residual=hidden if after is None else None, dtype=hidden.dtype)
         return down if after is None else self._normed(down, after, hidden)

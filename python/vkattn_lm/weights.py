@@ -80,19 +80,28 @@ class Weights:
     def take_together(self, *rows_of, ins=()):
         """Weights (name, rows), each of this shape: rows and ins. They lie behind each other in one buffer, where they are held in one
         type: layers then make one product of them."""
+        return self._take_together(rows_of, ins)[0]
+
+    def take_pair(self, first, second, *shape):
+        """Two weights of this shape as one [2, *shape], or as a list of both, where they are held in two types."""
+        arrays, memory = self._take_together([(first, shape[0]), (second, shape[0])], shape[1:])
+        return arrays if memory is None else memory.reshape(2, *shape)
+
+    def _take_together(self, rows_of, ins):
+        """The weights, and the memory that they fill; None: they lie apart."""
         stored = [self._stored(name, rows, *ins) for name, rows in rows_of]
         dtypes = {held_dtype(each) for each in stored}
-        places = [None] * len(stored)
+        memory, places = None, [None] * len(stored)
         if len(dtypes) == 1:
             memory = self.context.empty((sum(rows for _, rows in rows_of), *ins), dtypes.pop())
             ends = list(itertools.accumulate(rows for _, rows in rows_of))
             places = [memory[end - rows:end] for end, (_, rows) in zip(ends, rows_of)]
             if any(place.bound_byte % _ALIGNMENT for place in places):
-                places = [None] * len(stored)
+                memory, places = None, [None] * len(stored)
         arrays = [load_weight(self.context, each, array=place) for each, place in zip(stored, places)]
         for array, (name, _) in zip(arrays, rows_of):
             self._loaded(array, name)
-        return arrays
+        return arrays, memory
 
     def _stored(self, name, *shape):
         if name not in self._names:

@@ -20,7 +20,9 @@ struct Weight {
 };
 
 struct Block {
-    Weight input_norm, post_norm, gate, up, down;
+    Weight input_norm, post_norm;
+    Weight gate_and_up; // [2,hidden,width]
+    Weight down;
     vkattn::Layer attention;
     vkattn::Cache cache;
 };
@@ -118,20 +120,42 @@ struct Decoder::Model {
     }
 
     Weight read(const std::string &name, std::initializer_list<std::uint64_t> shape) {
-        if (!checkpoint.names().contains(name))
-            throw InputError(checkpoint.source(), "has no tensor " + quote_name(name) + ", expected it by the config");
-        known.insert(name);
-        const HostTensor values = checkpoint.read(name);
-        const std::vector<std::uint64_t> expected(shape);
-        if (values.shape != expected || !is_float(values.dtype) || values.dtype == Dtype::kF64)
-            throw InputError(checkpoint.source(), quote_name(name) + " is " + std::string(dtype_name(values.dtype)) +
-                                                      " " + shape_text(values.shape) + ", expected F32, F16 or BF16 " +
-                                                      shape_text(expected));
+        return upload(read_values(name, shape), std::span(shape.begin(), shape.size()));
+    }
+
+    // Two tensors of one shape as one [2,...].
+    Weight read_pair(const std::string &first, const std::string &second, std::initializer_list<std::uint64_t> shape) {
+        HostTensor values = read_values(first, shape);
+        const HostTensor behind = read_values(second, shape);
+        if (behind.dtype != values.dtype)
+            throw InputError(checkpoint.source(), quote_name(second) + " is " + std::string(dtype_name(behind.dtype)) +
+                                                      ", expected " + std::string(dtype_name(values.dtype)) + " as " +
+                                                      quote_name(first));
+        values.bytes.insert(values.bytes.end(), behind.bytes.begin(), behind.bytes.end());
+        std::vector<std::uint64_t> both{2};
+        both.insert(both.end(), shape.begin(), shape.end());
+        return upload(values, both);
+    }
+
+    Weight upload(const HostTensor &values, std::span<const std::uint64_t> shape) {
         const vkattn_tensor tensor = vkattn::tensor(type_of(values.dtype), shape);
         Weight weight{tensor, context.buffer(tensor)};
         weight.buffer.write(values.bytes);
         count(values);
         return weight;
+    }
+
+    HostTensor read_values(const std::string &name, std::initializer_list<std::uint64_t> shape) {
+        if (!checkpoint.names().contains(name))
+            throw InputError(checkpoint.source(), "has no tensor " + quote_name(name) + ", expected it by the config");
+        known.insert(name);
+        HostTensor values = checkpoint.read(name);
+        const std::vector<std::uint64_t> expected(shape);
+        if (values.shape != expected || !is_float(values.dtype) || values.dtype == Dtype::kF64)
+            throw InputError(checkpoint.source(), quote_name(name) + " is " + std::string(dtype_name(values.dtype)) +
+                                                      " " + shape_text(values.shape) + ", expected F32, F16 or BF16 " +
+                                                      shape_text(expected));
+        return values;
     }
 
     Block read_block(std::uint32_t layer) {
@@ -142,13 +166,13 @@ struct Decoder::Model {
         info.batch = 1;
         info.capacity = options.capacity;
         info.key_type = info.value_type = options.cache_type;
-        return {read(prefix + "input_layernorm.weight", {config.width}),
-                read(prefix + "post_attention_layernorm.weight", {config.width}),
-                read(prefix + "mlp.gate_proj.weight", {config.hidden, config.width}),
-                read(prefix + "mlp.up_proj.weight", {config.hidden, config.width}),
-                read(prefix + "mlp.down_proj.weight", {config.width, config.hidden}),
-                std::move(attention),
-                context.cache(info)};
+        return {
+            read(prefix + "input_layernorm.weight", {config.width}),
+            read(prefix + "post_attention_layernorm.weight", {config.width}),
+            read_pair(prefix + "mlp.gate_proj.weight", prefix + "mlp.up_proj.weight", {config.hidden, config.width}),
+            read(prefix + "mlp.down_proj.weight", {config.width, config.hidden}),
+            std::move(attention),
+            context.cache(info)};
     }
 
     vkattn::Layer read_attention(std::uint32_t layer) {
@@ -173,8 +197,8 @@ class Decoder::Pass {
   public:
     Pass(const Model &model, std::uint32_t len, bool all_logits)
         : model_(model), len_(len), rows_(all_logits ? len : 1),
-          tokens_(model.context.buffer(vkattn::tensor(VKATTN_TYPE_I32, {1, len}))),
           between_(model.context.facts().half_workspaces != 0 ? VKATTN_TYPE_F16 : VKATTN_TYPE_F32),
+          tokens_(model.context.buffer(vkattn::tensor(VKATTN_TYPE_I32, {1, len}))),
           stream_(model.context.buffer(stream())), normed_(model.context.buffer(normed())),
           hidden_(model.context.buffer(tokens_of(between_, len, model.config.hidden))),
           logits_(model.context.buffer(tokens_of(VKATTN_TYPE_F32, rows_, model.config.vocabulary))) {
@@ -248,7 +272,6 @@ class Decoder::Pass {
         std::vector<vkattn_binding> bindings = {vkattn::bind(VKATTN_ROLE_INPUT, input),
                                                 vkattn::bind(VKATTN_ROLE_WEIGHT, weight.buffer),
                                                 vkattn::bind(VKATTN_ROLE_OUTPUT, output)};
-        if (desc.multiplier.type != VKATTN_TYPE_NONE) bindings.push_back(vkattn::bind(VKATTN_ROLE_MULTIPLIER, output));
         if (desc.residual.type != VKATTN_TYPE_NONE) bindings.push_back(vkattn::bind(VKATTN_ROLE_RESIDUAL, output));
         add(model_.context.linear_plan(desc), std::move(bindings));
     }
@@ -257,13 +280,10 @@ class Decoder::Pass {
     void add_feed_forward(const Block &block) {
         vkattn_linear_desc desc{};
         desc.input = normed();
-        desc.weight = block.up.tensor;
+        desc.weight = block.gate_and_up.tensor;
         desc.output = tokens_of(between_, len_, model_.config.hidden);
-        add_linear(desc, block.up, normed_, hidden_);
-        desc.weight = block.gate.tensor;
         desc.activation = VKATTN_ACTIVATION_SILU;
-        desc.multiplier = desc.output;
-        add_linear(desc, block.gate, normed_, hidden_);
+        add_linear(desc, block.gate_and_up, normed_, hidden_);
         vkattn_linear_desc down{};
         down.input = desc.output;
         down.weight = block.down.tensor;
