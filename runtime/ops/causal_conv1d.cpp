@@ -38,8 +38,7 @@ void check_sequences(const vkattn_causal_conv1d_desc &desc, Convolution &problem
     const vkattn_tensor &input = problem.input.tensor;
     const vkattn_tensor bounds = checked_bounds(desc.cu_seqlens_q, input);
     const bool packed = present(bounds);
-    require(packed || desc.max_seqlen_q == 0, "max_seqlen_q: ", desc.max_seqlen_q,
-            " without cu_seqlens_q, expected 0");
+    require(packed || desc.max_seqlen_q == 0, "max_seqlen_q: ", desc.max_seqlen_q, " without cu_seqlens_q, expected 0");
     require(desc.max_seqlen_q <= input.shape[1], "max_seqlen_q: ", desc.max_seqlen_q,
             ", expected at most the packed rows, ", input.shape[1]);
     problem.cu_seqlens = role_view(bounds, VKATTN_ROLE_CU_SEQLENS_Q);
@@ -58,8 +57,9 @@ Convolution check_convolution(const vkattn_causal_conv1d_desc &desc) {
                 is_contiguous(weight),
             "weight: shape ", shape_text(weight), ", expected contiguous [", input.shape[2], ",K] with K from 2 to ",
             CAUSAL_CONV1D_MOST_TAPS);
-    require(desc.activation == VKATTN_ACTIVATION_NONE || desc.activation == VKATTN_ACTIVATION_SILU, "activation: ",
-            static_cast<int>(desc.activation), ", expected VKATTN_ACTIVATION_NONE or VKATTN_ACTIVATION_SILU");
+    require(desc.activation == VKATTN_ACTIVATION_NONE || desc.activation == VKATTN_ACTIVATION_SILU,
+            "activation: ", static_cast<int>(desc.activation),
+            ", expected VKATTN_ACTIVATION_NONE or VKATTN_ACTIVATION_SILU");
     Convolution problem{};
     problem.input = role_view(input, VKATTN_ROLE_INPUT);
     problem.weight = role_view(weight, VKATTN_ROLE_WEIGHT);

@@ -54,10 +54,9 @@ RecurrentStates checked_states(const vkattn_recurrent_states &given, uint64_t se
     RecurrentStates checked;
     checked.states = static_cast<uint32_t>(states);
     checked.drafts = given.draft_tokens;
-    checked.initial = role_view(checked_state(given.initial_state, "initial_state", states, shape),
-                                VKATTN_ROLE_INITIAL_STATE);
-    checked.final =
-        role_view(checked_state(given.final_state, "final_state", states, shape), VKATTN_ROLE_FINAL_STATE);
+    checked.initial =
+        role_view(checked_state(given.initial_state, "initial_state", states, shape), VKATTN_ROLE_INITIAL_STATE);
+    checked.final = role_view(checked_state(given.final_state, "final_state", states, shape), VKATTN_ROLE_FINAL_STATE);
     checked.slots = role_view(checked_numbers(given.state_slots, "state_slots", sequences), VKATTN_ROLE_STATE_SLOTS);
     checked.tokens = role_view(checked_state(given.token_states, "token_states", states * given.draft_tokens, shape),
                                VKATTN_ROLE_TOKEN_STATES);

@@ -18,10 +18,30 @@ namespace {
 constexpr uint64_t kBindingAlignment = 16;
 
 // Of the roles that are none of attention's, in the order of their numbers.
-constexpr const char *kOtherRoleNames[] = {
-    "workspace", "past_key", "past_value", "present_key", "present_value", "partial_output", "partial_log_sum_exp",
-    "input",     "weight",   "bias",       "multiplier",  "residual",      "tokens",         "source",
-    "cache",     "indices",  "norm_weight", "decay", "beta", "initial_state", "final_state", "state_slots", "token_states", "accepted"};
+constexpr const char *kOtherRoleNames[] = {"workspace",
+                                           "past_key",
+                                           "past_value",
+                                           "present_key",
+                                           "present_value",
+                                           "partial_output",
+                                           "partial_log_sum_exp",
+                                           "input",
+                                           "weight",
+                                           "bias",
+                                           "multiplier",
+                                           "residual",
+                                           "tokens",
+                                           "source",
+                                           "cache",
+                                           "indices",
+                                           "norm_weight",
+                                           "decay",
+                                           "beta",
+                                           "initial_state",
+                                           "final_state",
+                                           "state_slots",
+                                           "token_states",
+                                           "accepted"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};

@@ -20,8 +20,8 @@ namespace vkattn::gpu {
 #define BINDING_CAUSAL_CONV1D_ACCEPTED 9
 
 #define CAUSAL_CONV1D_WORKGROUP_SIZE 64
-#define CAUSAL_CONV1D_TOKENS 16      /* of an invocation: at least those whose states are kept */
-#define CAUSAL_CONV1D_MOST_TAPS 4    /* K */
+#define CAUSAL_CONV1D_TOKENS 16   /* of an invocation: at least those whose states are kept */
+#define CAUSAL_CONV1D_MOST_TAPS 4 /* K */
 
 /* TAPS: K. OUTPUT_PAIRS: neighbours of 16 bits share words. HAS_SLOTS etc.: the tensor is there. */
 #define CAUSAL_CONV1D_CONSTANTS(X)                                                                                     \
@@ -43,12 +43,12 @@ struct CausalConv1dPush {
     uint first_group[3];
     uint bases[4];
     uint channels;
-    uint len;       /* of a sequence that is not packed */
-    uint total;     /* packed rows */
-    uint longest;   /* packed sequences are cut there */
+    uint len;     /* of a sequence that is not packed */
+    uint total;   /* packed rows */
+    uint longest; /* packed sequences are cut there */
     uint sequences;
-    uint states;    /* of the initial and the final ones */
-    uint drafts;    /* tokens of a sequence in token_states */
+    uint states;           /* of the initial and the final ones */
+    uint drafts;           /* tokens of a sequence in token_states */
     uint input_strides[2]; /* batch, position */
     uint output_strides[2];
 };

@@ -20,8 +20,10 @@ namespace vkattn::gpu {
 #define BINDING_LINEAR_ATTENTION_SLOTS 9
 #define BINDING_LINEAR_ATTENTION_TOKEN_STATES 10
 #define BINDING_LINEAR_ATTENTION_ACCEPTED 11
-#define BINDING_LINEAR_ATTENTION_FACTORS 12   /* of the workspace: of each chunk and value head, see layers/linear_attention/factors.glsl */
-#define BINDING_LINEAR_ATTENTION_CARRY_FROM 13 /* of the workspace: [Hv,Dk,Dv], the state of the sequence that two stretches share */
+#define BINDING_LINEAR_ATTENTION_FACTORS                                                                               \
+    12 /* of the workspace: of each chunk and value head, see layers/linear_attention/factors.glsl */
+#define BINDING_LINEAR_ATTENTION_CARRY_FROM                                                                            \
+    13 /* of the workspace: [Hv,Dk,Dv], the state of the sequence that two stretches share */
 #define BINDING_LINEAR_ATTENTION_CARRY_TO 14
 #define LINEAR_ATTENTION_BINDINGS 16 /* the uniform block's number */
 
@@ -73,13 +75,13 @@ struct LinearAttentionParameters {
     uvec4 beta_strides;
     uvec4 output_strides;
     uint sequences;
-    uint len;       /* of a sequence that is not packed */
-    uint total;     /* packed rows */
-    uint longest;   /* sequence: packed ones are cut there */
-    uint states;    /* of initial_state and final_state */
-    uint drafts;    /* tokens of a sequence in token_states */
+    uint len;     /* of a sequence that is not packed */
+    uint total;   /* packed rows */
+    uint longest; /* sequence: packed ones are cut there */
+    uint states;  /* of initial_state and final_state */
+    uint drafts;  /* tokens of a sequence in token_states */
     float scale;
-    float epsilon;  /* of norms */
+    float epsilon; /* of norms */
 };
 
 /* Stretches of chunks, one after the other: see layers/linear_attention/chunks.glsl. What the state's loads need is here: they need not wait

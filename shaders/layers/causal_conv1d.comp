@@ -39,7 +39,9 @@ CAUSAL_CONV1D_CONSTANTS(VKATTN_CONSTANT)
 layout(set = 0, binding = BINDING_CAUSAL_CONV1D_INITIAL, std430) readonly buffer InitialBuffer { float initial[]; };
 layout(set = 0, binding = BINDING_CAUSAL_CONV1D_FINAL, std430) writeonly buffer FinalBuffer { float final[]; };
 layout(set = 0, binding = BINDING_CAUSAL_CONV1D_SLOTS, std430) readonly buffer SlotsBuffer { int slots[]; };
-layout(set = 0, binding = BINDING_CAUSAL_CONV1D_TOKEN_STATES, std430) buffer TokenStatesBuffer { float token_states[]; };
+layout(set = 0, binding = BINDING_CAUSAL_CONV1D_TOKEN_STATES, std430) buffer TokenStatesBuffer {
+    float token_states[];
+};
 layout(set = 0, binding = BINDING_CAUSAL_CONV1D_ACCEPTED, std430) readonly buffer AcceptedBuffer { int accepted[]; };
 
 const uint TOKENS = CAUSAL_CONV1D_TOKENS;
@@ -126,8 +128,8 @@ void store_state(uint state) {
         vec2 value = vec2(0);
         if (count + i >= BEFORE)
             value = input_at(count + i - BEFORE);
-        else
-            [[unroll]] for (uint j = 0; j < BEFORE; ++j) value = j == count + i ? before[j] : value;
+        else [[unroll]]
+            for (uint j = 0; j < BEFORE; ++j) value = j == count + i ? before[j] : value;
         uint at = state_element(BINDING_CAUSAL_CONV1D_FINAL, state, i);
         final[at] = value.x;
         if (channels == 2) final[at + 1] = value.y;

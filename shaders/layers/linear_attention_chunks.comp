@@ -221,9 +221,8 @@ void write_channel(uint channel, uint begin) {
     Sums last = NO_SUMS;
     [[unroll]] for (uint t = 0; t < CHUNK; ++t) {
         last = next_sums(last, t, channel);
-        x[t] = IS_DELTA != 0
-                   ? betas_of_chunk[t] * key_norms[t] * factor_between(last, NO_SUMS) * key_of(t, channel)
-                   : 0.0;
+        x[t] =
+            IS_DELTA != 0 ? betas_of_chunk[t] * key_norms[t] * factor_between(last, NO_SUMS) * key_of(t, channel) : 0.0;
     }
     if (IS_DELTA != 0) solve();
     Sums sums = NO_SUMS;
@@ -231,7 +230,8 @@ void write_channel(uint channel, uint begin) {
         vec2 queries;
         [[unroll]] for (uint i = 0; i < 2; ++i) {
             sums = next_sums(sums, t + i, channel);
-            queries[i] = parameters.scale * query_norms[t + i] * factor_between(sums, NO_SUMS) * query_of(t + i, channel);
+            queries[i] =
+                parameters.scale * query_norms[t + i] * factor_between(sums, NO_SUMS) * query_of(t + i, channel);
             factor_values[4 * (begin + KEYS_BEGIN) + (t + i) * CHANNELS + channel] =
                 key_norms[t + i] * factor_between(last, sums) * key_of(t + i, channel);
         }
@@ -243,8 +243,8 @@ void write_channel(uint channel, uint begin) {
 void write_column(uint column, uint begin) {
     [[unroll]] for (uint t = 0; t < CHUNK; ++t) x[t] = betas_of_chunk[t] * value_of(t, column);
     if (IS_DELTA != 0) solve();
-    [[unroll]] for (uint t = 0; t < CHUNK; ++t)
-        factor_values[4 * (begin + VALUES_BEGIN) + t * ALL_COLUMNS + column] = x[t];
+    [[unroll]] for (uint t = 0; t < CHUNK; ++t) factor_values[4 * (begin + VALUES_BEGIN) + t * ALL_COLUMNS + column] =
+        x[t];
 }
 
 void main() {

@@ -73,16 +73,15 @@ void load_state(uint sequence, uint own_state, uint head) {
 void store_state(uint own_state, uint head) {
     if (HAS_FINAL == 0 || own_state == NO_STATE || !has_columns()) return;
     uint begin = first_element(own_state, head);
-    [[unroll]] for (uint i = 0; i < ROWS; ++i)
-        if (exists(i)) final_store(own_element(begin, i), columns_from(own_column()), state[i]);
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) if (exists(i))
+        final_store(own_element(begin, i), columns_from(own_column()), state[i]);
 }
 
 void store_token_state(uint own_state, uint head, uint token) {
-    if (HAS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts || !has_columns())
-        return;
+    if (HAS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts || !has_columns()) return;
     uint begin = first_element(own_state * parameters.drafts + token, head);
-    [[unroll]] for (uint i = 0; i < ROWS; ++i)
-        if (exists(i)) token_states_store(own_element(begin, i), columns_from(own_column()), state[i]);
+    [[unroll]] for (uint i = 0; i < ROWS; ++i) if (exists(i))
+        token_states_store(own_element(begin, i), columns_from(own_column()), state[i]);
 }
 
 // Tokens from `token` on, as many as are staged at a time.

@@ -21,8 +21,12 @@ STATES(token_states, BINDING_LINEAR_ATTENTION_TOKEN_STATES, readonly)
 STATES_LOAD(token_states, BINDING_LINEAR_ATTENTION_TOKEN_STATES)
 
 layout(set = 0, binding = BINDING_LINEAR_ATTENTION_FACTORS, std430) readonly buffer FactorsBuffer { vec4 factors[]; };
-layout(set = 0, binding = BINDING_LINEAR_ATTENTION_CARRY_FROM, std430) readonly buffer CarryFromBuffer { vec4 carried[]; };
-layout(set = 0, binding = BINDING_LINEAR_ATTENTION_CARRY_TO, std430) writeonly buffer CarryToBuffer { vec4 carry_to[]; };
+layout(set = 0, binding = BINDING_LINEAR_ATTENTION_CARRY_FROM, std430) readonly buffer CarryFromBuffer {
+    vec4 carried[];
+};
+layout(set = 0, binding = BINDING_LINEAR_ATTENTION_CARRY_TO, std430) writeonly buffer CarryToBuffer {
+    vec4 carry_to[];
+};
 
 const uint TILE = CHUNK / 2 * COLUMN_VECTORS; // invocations of a part of the channels
 const uint PARTS = WORKGROUP_SIZE / TILE;
@@ -30,8 +34,8 @@ const uint PART_CHANNELS = CHANNELS / PARTS;
 const uint AT_ONCE = 8; // channels or tokens whose loads are under way at the same time
 const uint STATE_FOURS = CHANNELS * COLUMN_VECTORS;
 
-shared vec4 state[STATE_FOURS];           // of each channel its columns
-shared vec4 partial[4 * WORKGROUP_SIZE];  // of each part; in its first one, then, the sums
+shared vec4 state[STATE_FOURS];          // of each channel its columns
+shared vec4 partial[4 * WORKGROUP_SIZE]; // of each part; in its first one, then, the sums
 shared vec4 u_tile[CHUNK * COLUMN_VECTORS];
 
 uint lane() { return gl_LocalInvocationID.x; }
@@ -127,9 +131,8 @@ void write_outputs(uint begin, Tokens tokens, uint head, uint first_token) {
         vec4 sum = partial[j], weights[CHUNK_VECTORS]; // of later tokens 0
         [[unroll]] for (uint v = 0; v < CHUNK_VECTORS; ++v) weights[v] =
             factors[begin + WEIGHTS_BEGIN + t * CHUNK_VECTORS + v];
-        [[unroll]] for (uint v = 0; v < CHUNK_VECTORS; ++v)
-            [[unroll]] for (uint i = 0; i < 4; ++i) sum +=
-                weights[v][i] * u_tile[(4 * v + i) * COLUMN_VECTORS + own_four(j)];
+        [[unroll]] for (uint v = 0; v < CHUNK_VECTORS; ++v) [[unroll]] for (uint i = 0; i < 4; ++i) sum +=
+            weights[v][i] * u_tile[(4 * v + i) * COLUMN_VECTORS + own_four(j)];
         store_output(row_of(parameters.output_strides, tokens, head, first_token + t), column_of(j), sum);
     }
 }

@@ -26,13 +26,13 @@ struct Problem {
     Decay decay = Decay::kHead;
     bool has_beta = true, has_initial = true, is_delta = true, l2_norm = true;
     vkattn_type type = VKATTN_TYPE_F32;
-    float strongest_decay = 1.0f;          // a decay is a uniform number from - that on
-    std::vector<std::int32_t> bounds;      // of packed sequences
-    std::vector<std::int32_t> slots;       // of a pool of states
+    float strongest_decay = 1.0f;     // a decay is a uniform number from - that on
+    std::vector<std::int32_t> bounds; // of packed sequences
+    std::vector<std::int32_t> slots;  // of a pool of states
     std::uint64_t pool = 0;
     std::uint32_t max_seqlen = 0;
-    std::uint64_t gap = 3;                 // elements after each row
-    bool elements_apart = false;           // of query, key, value and output
+    std::uint64_t gap = 3;       // elements after each row
+    bool elements_apart = false; // of query, key, value and output
     vkattn_linear_attention_form form = VKATTN_FORM_AUTO;
     unsigned seed = 1;
 
@@ -106,8 +106,7 @@ void step_state(const Problem &p, const Tensors &t, std::uint64_t b, std::uint64
     const std::uint64_t number = (b * p.heads + h) * p.len + token;
     const double beta = p.has_beta ? static_cast<double>(t.beta.get(number)) : 1.0;
     for (std::uint64_t i = 0; i < size && p.decay != Decay::kNone; ++i) {
-        const double decay =
-            static_cast<double>(t.decay.get(p.decay == Decay::kHead ? number : number * size + i));
+        const double decay = static_cast<double>(t.decay.get(p.decay == Decay::kHead ? number : number * size + i));
         for (std::uint64_t j = 0; j < value_size; ++j) state[i * value_size + j] *= std::exp(decay);
     }
     for (std::uint64_t j = 0; j < value_size; ++j) {
@@ -172,8 +171,9 @@ std::vector<Region> regions_of(Tensors &t) {
     std::vector<Region> regions;
     for (const auto &[role, tensor, access] :
          {std::tuple(VKATTN_ROLE_QUERY, &t.query, Access::kRead), std::tuple(VKATTN_ROLE_KEY, &t.key, Access::kRead),
-          std::tuple(VKATTN_ROLE_VALUE, &t.value, Access::kRead), std::tuple(VKATTN_ROLE_DECAY, &t.decay, Access::kRead),
-          std::tuple(VKATTN_ROLE_BETA, &t.beta, Access::kRead), std::tuple(VKATTN_ROLE_OUTPUT, &t.output, Access::kWrite),
+          std::tuple(VKATTN_ROLE_VALUE, &t.value, Access::kRead),
+          std::tuple(VKATTN_ROLE_DECAY, &t.decay, Access::kRead), std::tuple(VKATTN_ROLE_BETA, &t.beta, Access::kRead),
+          std::tuple(VKATTN_ROLE_OUTPUT, &t.output, Access::kWrite),
           std::tuple(VKATTN_ROLE_INITIAL_STATE, &t.initial, Access::kRead),
           std::tuple(VKATTN_ROLE_FINAL_STATE, &t.final, Access::kWrite),
           std::tuple(VKATTN_ROLE_CU_SEQLENS_Q, &t.bounds, Access::kRead),
@@ -202,8 +202,8 @@ std::string text_of(const Problem &p) {
     return "len " + std::to_string(p.len) + ", heads " + std::to_string(p.heads) + "/" + std::to_string(p.key_heads) +
            ", sizes " + std::to_string(p.size) + "/" + std::to_string(p.value_size) + ", decay " +
            std::to_string(static_cast<int>(p.decay)) + (p.is_delta ? ", delta" : ", decay rule") +
-           (p.l2_norm ? ", norms" : "") + ", type " + type_name(p.type) + ", form " + std::to_string(p.form) + ", seed " +
-           std::to_string(p.seed) + ", sequences " + std::to_string(p.sequences());
+           (p.l2_norm ? ", norms" : "") + ", type " + type_name(p.type) + ", form " + std::to_string(p.form) +
+           ", seed " + std::to_string(p.seed) + ", sequences " + std::to_string(p.sequences());
 }
 
 void check(const Problem &p) {
@@ -213,7 +213,8 @@ void check(const Problem &p) {
     if (!p.bounds.empty()) // rows of no sequence
         for (std::uint64_t i = 0; i < r.output.size(); ++i) {
             const auto row = static_cast<std::int32_t>(i / p.value_size % p.len);
-            if (row < p.bounds.front() || row >= p.bounds.back()) r.output[i] = std::numeric_limits<double>::quiet_NaN();
+            if (row < p.bounds.front() || row >= p.bounds.back())
+                r.output[i] = std::numeric_limits<double>::quiet_NaN();
         }
     test_device().run(test_device().context().linear_attention_plan(describe(p, t)), regions_of(t));
     check_numbers("output", t.output, r.output, linear_attention_bound(p.type));
@@ -274,8 +275,15 @@ TEST_CASE_FIXTURE(DeviceTest, "heads of 128 in every type, form, rule and decay"
         for (const Decay decay : {Decay::kNone, Decay::kHead, Decay::kChannel})
             for (const bool is_delta : {true, false})
                 for (const auto form : kForms)
-                    check({.heads = 1, .len = 70, .size = 128, .value_size = 128, .decay = decay, .is_delta = is_delta,
-                           .type = type, .strongest_decay = 60.0f, .form = form});
+                    check({.heads = 1,
+                           .len = 70,
+                           .size = 128,
+                           .value_size = 128,
+                           .decay = decay,
+                           .is_delta = is_delta,
+                           .type = type,
+                           .strongest_decay = 60.0f,
+                           .form = form});
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "heads as large as they may be") {
@@ -286,10 +294,22 @@ TEST_CASE_FIXTURE(DeviceTest, "heads as large as they may be") {
 
 TEST_CASE_FIXTURE(DeviceTest, "a long sequence goes in stretches, and its state with it") {
     // of 64 heads a stretch has few chunks
-    check({.key_heads = 16, .heads = 64, .len = 1500, .size = 64, .value_size = 16, .strongest_decay = 0.1f,
+    check({.key_heads = 16,
+           .heads = 64,
+           .len = 1500,
+           .size = 64,
+           .value_size = 16,
+           .strongest_decay = 0.1f,
            .form = VKATTN_FORM_CHUNKED});
-    check({.key_heads = 64, .heads = 64, .len = 1600, .size = 48, .value_size = 16, .decay = Decay::kChannel,
-           .strongest_decay = 0.1f, .bounds = {0, 700, 700, 701, 1590}, .form = VKATTN_FORM_CHUNKED});
+    check({.key_heads = 64,
+           .heads = 64,
+           .len = 1600,
+           .size = 48,
+           .value_size = 16,
+           .decay = Decay::kChannel,
+           .strongest_decay = 0.1f,
+           .bounds = {0, 700, 700, 701, 1590},
+           .form = VKATTN_FORM_CHUNKED});
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "65536 tokens keep their exactness") {
@@ -330,10 +350,12 @@ TEST_CASE_FIXTURE(DeviceTest, "a prompt in pieces gives the whole, the state in 
     std::uint64_t first = 0;
     for (const std::uint64_t count : {1, 40, 1, 3, 64, 16, 25}) {
         vkattn_linear_attention_desc desc = describe(p, t);
-        for (const auto &[member, tensor] :
-             {std::pair(&vkattn_linear_attention_desc::query, &t.query), std::pair(&vkattn_linear_attention_desc::key, &t.key),
-              std::pair(&vkattn_linear_attention_desc::value, &t.value), std::pair(&vkattn_linear_attention_desc::decay, &t.decay),
-              std::pair(&vkattn_linear_attention_desc::beta, &t.beta), std::pair(&vkattn_linear_attention_desc::output, &t.output)})
+        for (const auto &[member, tensor] : {std::pair(&vkattn_linear_attention_desc::query, &t.query),
+                                             std::pair(&vkattn_linear_attention_desc::key, &t.key),
+                                             std::pair(&vkattn_linear_attention_desc::value, &t.value),
+                                             std::pair(&vkattn_linear_attention_desc::decay, &t.decay),
+                                             std::pair(&vkattn_linear_attention_desc::beta, &t.beta),
+                                             std::pair(&vkattn_linear_attention_desc::output, &t.output)})
             desc.*member = part(*tensor, first, count);
         first += count;
         const vkattn::Plan plan = context.linear_attention_plan(desc);
@@ -349,7 +371,8 @@ TEST_CASE_FIXTURE(DeviceTest, "a prompt in pieces gives the whole, the state in 
     check_numbers("final_state", t.final, r.final, 1e-9);
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "drafted tokens leave their states, of which the next call goes on from the accepted one") {
+TEST_CASE_FIXTURE(DeviceTest,
+                  "drafted tokens leave their states, of which the next call goes on from the accepted one") {
     for (const std::uint64_t value_size : {16, 6}) {
         Problem p{.heads = 2, .len = 5, .size = 24, .value_size = value_size};
         Tensors t = draw(p);
@@ -364,7 +387,8 @@ TEST_CASE_FIXTURE(DeviceTest, "drafted tokens leave their states, of which the n
         test_device().run(test_device().context().linear_attention_plan(desc), regions);
         check_numbers("output", t.output, r.output, 1e-9);
         std::vector<double> expected;
-        for (const std::vector<double> &state : r.after_tokens) expected.insert(expected.end(), state.begin(), state.end());
+        for (const std::vector<double> &state : r.after_tokens)
+            expected.insert(expected.end(), state.begin(), state.end());
         expected.resize(states.elements(), std::numeric_limits<double>::quiet_NaN());
         check_numbers("token_states", states, expected, 1e-9);
         for (const std::int32_t kept : {0, 1, 3, 5})
@@ -424,7 +448,8 @@ TEST_CASE_FIXTURE(DeviceTest, "what is wrong is named") {
     CHECK(message([](auto &d) { d.key.shape[3] = 8; }).starts_with("key: shape [1,1,20,8], expected [1,1,20,16]"));
     CHECK(message([](auto &d) { d.rule = static_cast<vkattn_linear_attention_rule>(2); }) ==
           "rule: 2, expected a vkattn_linear_attention_rule");
-    CHECK(message([](auto &d) { d.decay.type = VKATTN_TYPE_F16; }).starts_with("decay: type f16, shape [1,2,20]") == false);
+    CHECK(message([](auto &d) { d.decay.type = VKATTN_TYPE_F16; }).starts_with("decay: type f16, shape [1,2,20]") ==
+          false);
     CHECK(message([](auto &d) { d.decay.type = VKATTN_TYPE_F16; }).find("expected F32 [1,2,20] or [...,16]") !=
           std::string::npos);
     CHECK(message([](auto &d) { d.states.draft_tokens = 3; }) == "draft_tokens: 3 without token_states, expected 0");
@@ -447,7 +472,7 @@ struct Convolution {
     vkattn_type type = VKATTN_TYPE_F32;
     bool has_bias = true, has_initial = true;
     vkattn_activation activation = VKATTN_ACTIVATION_SILU;
-    std::vector<std::int32_t> bounds, slots;
+    std::vector<std::int32_t> bounds{}, slots{};
     std::uint64_t pool = 0;
     unsigned seed = 1;
 
@@ -492,8 +517,7 @@ void check(const Convolution &p) {
     std::vector<double> output(t.output.elements(), kNothing), final(t.final.elements(), kNothing);
     for (std::uint64_t s = 0; s < p.sequences(); ++s) {
         const std::uint64_t row = p.bounds.empty() ? s * p.len : static_cast<std::uint64_t>(p.bounds[s]);
-        const std::int64_t len =
-            p.bounds.empty() ? static_cast<std::int64_t>(p.len) : p.bounds[s + 1] - p.bounds[s];
+        const std::int64_t len = p.bounds.empty() ? static_cast<std::int64_t>(p.len) : p.bounds[s + 1] - p.bounds[s];
         const auto taps = static_cast<std::int64_t>(p.taps);
         const std::int64_t slot = p.slots.empty() ? static_cast<std::int64_t>(s) : p.slots[s];
         for (std::uint64_t c = 0; c < p.channels; ++c) {
@@ -506,8 +530,8 @@ void check(const Convolution &p) {
                 output[(row + static_cast<std::uint64_t>(token)) * p.channels + c] = sum;
             }
             for (std::int64_t i = 0; i < taps - 1 && slot >= 0; ++i)
-                final[(static_cast<std::uint64_t>(slot) * (p.taps - 1) + static_cast<std::uint64_t>(i)) * p.channels + c] =
-                    input_of(p, t, s, len - taps + 1 + i, c);
+                final[(static_cast<std::uint64_t>(slot) * (p.taps - 1) + static_cast<std::uint64_t>(i)) * p.channels +
+                      c] = input_of(p, t, s, len - taps + 1 + i, c);
         }
     }
     vkattn_causal_conv1d_desc desc{};
@@ -521,13 +545,14 @@ void check(const Convolution &p) {
     desc.cu_seqlens_q = t.bounds.view();
     desc.activation = p.activation;
     std::vector<Region> regions;
-    for (const auto &[role, tensor, access] :
-         {std::tuple(VKATTN_ROLE_INPUT, &t.input, Access::kRead), std::tuple(VKATTN_ROLE_WEIGHT, &t.weight, Access::kRead),
-          std::tuple(VKATTN_ROLE_BIAS, &t.bias, Access::kRead), std::tuple(VKATTN_ROLE_OUTPUT, &t.output, Access::kWrite),
-          std::tuple(VKATTN_ROLE_INITIAL_STATE, &t.initial, Access::kRead),
-          std::tuple(VKATTN_ROLE_FINAL_STATE, &t.final, Access::kWrite),
-          std::tuple(VKATTN_ROLE_CU_SEQLENS_Q, &t.bounds, Access::kRead),
-          std::tuple(VKATTN_ROLE_STATE_SLOTS, &t.slots, Access::kRead)})
+    for (const auto &[role, tensor, access] : {std::tuple(VKATTN_ROLE_INPUT, &t.input, Access::kRead),
+                                               std::tuple(VKATTN_ROLE_WEIGHT, &t.weight, Access::kRead),
+                                               std::tuple(VKATTN_ROLE_BIAS, &t.bias, Access::kRead),
+                                               std::tuple(VKATTN_ROLE_OUTPUT, &t.output, Access::kWrite),
+                                               std::tuple(VKATTN_ROLE_INITIAL_STATE, &t.initial, Access::kRead),
+                                               std::tuple(VKATTN_ROLE_FINAL_STATE, &t.final, Access::kWrite),
+                                               std::tuple(VKATTN_ROLE_CU_SEQLENS_Q, &t.bounds, Access::kRead),
+                                               std::tuple(VKATTN_ROLE_STATE_SLOTS, &t.slots, Access::kRead)})
         if (tensor->present()) regions.push_back({role, tensor, access});
     test_device().run(test_device().context().causal_conv1d_plan(desc), regions);
     check_numbers("output", t.output, output, linear_attention_bound(p.type));
@@ -543,14 +568,23 @@ TEST_CASE_FIXTURE(DeviceTest, "every type, number of taps and length, with gaps"
         for (const std::uint64_t taps : {2, 3, 4})
             for (const std::uint64_t len : {0, 1, 2, 3, 16, 17, 40})
                 for (const std::uint64_t channels : {1, 130, 257})
-                    check({.len = len, .channels = channels, .taps = taps, .type = type, .has_bias = len % 2 == 0,
+                    check({.len = len,
+                           .channels = channels,
+                           .taps = taps,
+                           .type = type,
+                           .has_bias = len % 2 == 0,
                            .has_initial = channels != 257,
                            .activation = len == 3 ? VKATTN_ACTIVATION_NONE : VKATTN_ACTIVATION_SILU});
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "packed sequences, some without tokens, and a pool of states") {
     check({.batch = 1, .len = 60, .channels = 34, .bounds = {0, 1, 1, 20, 21, 23, 60}});
-    check({.batch = 1, .len = 60, .channels = 34, .bounds = {0, 1, 1, 20, 21, 23, 60}, .slots = {3, 0, -1, 8, 5, 6}, .pool = 9});
+    check({.batch = 1,
+           .len = 60,
+           .channels = 34,
+           .bounds = {0, 1, 1, 20, 21, 23, 60},
+           .slots = {3, 0, -1, 8, 5, 6},
+           .pool = 9});
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "drafts leave their states") {
@@ -622,7 +656,8 @@ TEST_CASE_FIXTURE(DeviceTest, "every type, with gaps") {
                 for (std::uint64_t j = 0; j < width; ++j)
                     squares += std::pow(static_cast<double>(input.get(i / width * width + j)), 2);
                 const auto z = static_cast<double>(gate.get(i));
-                expected[i] = static_cast<double>(input.get(i)) / std::sqrt(squares / static_cast<double>(width) + 1e-6) *
+                expected[i] = static_cast<double>(input.get(i)) /
+                              std::sqrt(squares / static_cast<double>(width) + 1e-6) *
                               static_cast<double>(weight.get(i % width)) * z / (1 + std::exp(-z));
             }
             check_numbers("output", output, expected, linear_attention_bound(type));

@@ -51,8 +51,9 @@ OperationTimes time_linear_attention(const Context &context, const AttentionShap
         [&](unsigned seed) {
             const RandomValues random(seed);
             InputSet set;
-            for (const auto &[role, tensor] : {std::pair(VKATTN_ROLE_QUERY, &desc.query),
-                                               std::pair(VKATTN_ROLE_KEY, &desc.key), std::pair(VKATTN_ROLE_VALUE, &desc.value)})
+            for (const auto &[role, tensor] :
+                 {std::pair(VKATTN_ROLE_QUERY, &desc.query), std::pair(VKATTN_ROLE_KEY, &desc.key),
+                  std::pair(VKATTN_ROLE_VALUE, &desc.value)})
                 random.fill(set.add(context, role, bytes(*tensor)), type.dtype, bytes(*tensor));
             fill_with(set.add(context, VKATTN_ROLE_DECAY, bytes(desc.decay)), bytes(desc.decay), -0.05F);
             fill_with(set.add(context, VKATTN_ROLE_BETA, bytes(desc.beta)), bytes(desc.beta), 0.5F);
@@ -64,7 +65,7 @@ OperationTimes time_linear_attention(const Context &context, const AttentionShap
             return set;
         });
     times.kernel = times.reason.substr(0, times.reason.find(':')); // plans name kernels of attention alone
-    constexpr double kOfNumber = 6; // of the state: k S, k u, q S
+    constexpr double kOfNumber = 6;                                // of the state: k S, k u, q S
     times.flops = kOfNumber * static_cast<double>(desc.output.shape[0] * desc.output.shape[1] * desc.output.shape[2]) *
                   static_cast<double>(desc.query.shape[3] * desc.output.shape[3]);
     return times;

@@ -31,8 +31,7 @@ vkattn_recurrent_states add_states(ProblemBuilder &builder, const vkattn_tensor 
     states.initial_state =
         add_optional(builder, VKATTN_ROLE_INITIAL_STATE, "initial_state", shape.size(), shape.size());
     if (builder.wants("final_state"))
-        states.final_state =
-            builder.add_output("final_state", VKATTN_ROLE_FINAL_STATE, Dtype::kF32, std::move(shape));
+        states.final_state = builder.add_output("final_state", VKATTN_ROLE_FINAL_STATE, Dtype::kF32, std::move(shape));
     return states;
 }
 
@@ -55,8 +54,8 @@ Problem make_linear_attention_problem(const CaseFile &input, std::span<const std
     desc.rule = config.rule;
     desc.scale = config.scale;
     desc.qk_l2norm = config.qk_l2norm;
-    desc.output = builder.add_output("output", VKATTN_ROLE_OUTPUT, q.dtype,
-                                     {q.shape[0], v.shape[1], q.shape[2], v.shape[3]});
+    desc.output =
+        builder.add_output("output", VKATTN_ROLE_OUTPUT, q.dtype, {q.shape[0], v.shape[1], q.shape[2], v.shape[3]});
     return builder.finish(desc);
 }
 

@@ -94,8 +94,8 @@ BenchReport measure_linear_attention(const Context &context, const BenchOptions 
     for (std::size_t i = 0; i < shapes.size(); ++i) shapes[i].q_len = options.q_lens[i];
     const AttentionShape &first = shapes.front();
     report.operation = "linear_attention";
-    report.problem = "batch " + std::to_string(first.batch) + ", " + std::to_string(first.heads) + " value heads, head size " +
-                     std::to_string(first.head_dim) + ", " + first.dtype;
+    report.problem = "batch " + std::to_string(first.batch) + ", " + std::to_string(first.heads) +
+                     " value heads, head size " + std::to_string(first.head_dim) + ", " + first.dtype;
     measure_points(
         report, shapes, options, [](const AttentionShape &shape) { return static_cast<double>(shape.q_len); },
         [](const AttentionShape &shape) { return "q_len " + std::to_string(shape.q_len); },
@@ -125,10 +125,9 @@ int bench_command(const CommonOptions &common, const BenchOptions &options, Vali
     const Context context = make_context(common, validation);
     const SavedOnFailure saved(context, common);
     try {
-        const BenchReport report =
-            of_states ? measure_linear_attention(context, options)
-            : linear  ? measure_linear(context, options)
-                      : measure_attention(context, options, kernel);
+        const BenchReport report = of_states ? measure_linear_attention(context, options)
+                                   : linear  ? measure_linear(context, options)
+                                             : measure_attention(context, options, kernel);
         print(report, options);
     } catch (const Error &error) {
         throw InputError("bench", error.what());

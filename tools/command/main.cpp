@@ -226,7 +226,8 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
 }
 
 void add_operation(CLI::App &command, OperationOptions &options) {
-    command.add_option("--op", options.op, "Operation: attention, linear; of bench also linear_attention")->capture_default_str();
+    command.add_option("--op", options.op, "Operation: attention, linear; of bench also linear_attention")
+        ->capture_default_str();
     add_shape(command, options);
     add_sizes(command, "--rows", options.rows, "Rows of linear's input, or several; default 1,16,512");
     add_size(command, "--in-features", options.linear.in_features, "Input features of linear; default 4096");
@@ -281,7 +282,8 @@ void add_bench(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand("bench", "Time attention on random inputs");
     add_operation(*command, bench);
     add_input_norm(*command, bench);
-    command->add_option("--form", bench.form, "Form of --op linear_attention: auto, recurrent, chunked")->capture_default_str();
+    command->add_option("--form", bench.form, "Form of --op linear_attention: auto, recurrent, chunked")
+        ->capture_default_str();
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
     command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")

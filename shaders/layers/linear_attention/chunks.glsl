@@ -42,8 +42,7 @@ uint first_chunk_of(uint sequence) {
 }
 
 uint sequence_of_chunk(uint chunk) {
-    if (HAS_CU_SEQLENS != 0)
-        return sequence_of_packed_chunk(chunk, parameters.sequences, parameters.total, CHUNK);
+    if (HAS_CU_SEQLENS != 0) return sequence_of_packed_chunk(chunk, parameters.sequences, parameters.total, CHUNK);
     return min(chunk / max(chunks_of(parameters.len), 1), parameters.sequences - 1);
 }
 
