@@ -12,7 +12,7 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror CCACH
 # shellcheck disable=SC2034
 of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|checkpoints|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|saved_state|submit|variants'
 # shellcheck disable=SC2034
-of_kernels='attention\.layouts|attention\.numbers|caches|index|key_lists|kv_append|layers|merge|operators|rotation|scales|self_test|split|top_k'
+of_kernels='attention\.layouts|attention\.numbers|caches|causal_conv1d|gated_rms_norm|index|key_lists|kv_append|layers|linear_attention|merge|operators|rotation|scales|self_test|split|top_k'
 
 without_testing() { # without_testing WHAT: Debian testing cannot be installed, so that WHAT is not tested
     echo "!! Debian testing cannot be installed: $1 (VKATTN_CI_WITHOUT_TESTING=1: allowed) !!"

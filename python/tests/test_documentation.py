@@ -15,7 +15,7 @@ PROGRAMS = [(page.name, program) for page in (ROOT / "README.md", *sorted((ROOT 
             for program in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)]
 
 
-SAYS = {"vkattn.record": " barriers\n", "create_block_mask": "56.25 % of the blocks are hidden\n", "BERT": "BERT's layer gives (2, 16, 64)\n", "Llama": "the Llama goes on to 8 tokens\n"}
+SAYS = {"vkattn.linear_attention": "a state of (1, 4, 64, 64) after any number of tokens\n", "vkattn.record": " barriers\n", "create_block_mask": "56.25 % of the blocks are hidden\n", "BERT": "BERT's layer gives (2, 16, 64)\n", "Llama": "the Llama goes on to 8 tokens\n"}
 
 
 def run(page, program):

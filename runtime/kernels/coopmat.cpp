@@ -1,4 +1,5 @@
 // coopmat: every row's keys in turn on matrix units, or in parts joined by a merge.
+#include "runtime/device/device_table.hpp"
 #include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/kernels/parameters.hpp"
@@ -320,13 +321,15 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
 AttentionShape shape_of(const MatrixTile &tile, const Shader &shader, const AttentionProblem &problem,
                         const DeviceCaps &caps) {
     const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, rows_of(tile)), 1);
+    const uint64_t count = uint64_t{row_tiles} * problem.kv_heads * grid_sequences(problem);
+    const bool fills_cores =
+        count * kWorkgroupsOfCore >= caps.traits.parallel_workgroups; // parts would only leave states
     AttentionShape shape{};
     shape.keys_per_dispatch = slots_of(problem);
     shape.parts = may_take_parts(problem, caps, shader_name(shader, tile.shape))
                       ? parts_that_pay(problem, caps,
-                                       {.count = uint64_t{row_tiles} * problem.kv_heads * grid_sequences(problem),
-                                        .filling = divide_up(invocations_that_fill(caps),
-                                                             uint64_t{tile.subgroup_size} * subgroups_of(tile)),
+                                       {.count = count,
+                                        .filling = fills_cores ? count : caps.traits.parallel_workgroups,
                                         .keys_of_tile = tile.keys})
                       : tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile.keys));
     shape.dispatches[0] = {&shader,

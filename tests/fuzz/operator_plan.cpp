@@ -1,15 +1,19 @@
 #include "shaders/interface/argmax.h"
+#include "shaders/interface/causal_conv1d.h"
 #include "shaders/interface/embedding.h"
 #include "shaders/interface/kv_append.h"
 #include "shaders/interface/linear.h"
+#include "shaders/interface/linear_attention.h"
 #include "shaders/interface/merge.h"
 #include "shaders/interface/norm.h"
-// Any description of linear, norm, embedding, argmax, kv_append and merge: whatever plan comes of it reaches nothing outside what
+// Any description of linear, norm, embedding, argmax, kv_append, merge and the operators with states: whatever plan comes of it reaches nothing outside what
 // it binds, by a calculation of its own from the push constants and the grid.
 #include "runtime/ops/argmax.hpp"
+#include "runtime/ops/causal_conv1d.hpp"
 #include "runtime/ops/embedding.hpp"
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/ops/linear_attention.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/support/error.hpp"
@@ -308,12 +312,161 @@ std::unique_ptr<const Plan> merge(FuzzedDataProvider &data, PlanBuilder &builder
     return plan;
 }
 
+// shape: of one state.
+vkattn_recurrent_states some_states(FuzzedDataProvider &data, std::uint64_t sequences, const vkattn_tensor &shape) {
+    vkattn_recurrent_states states{};
+    const bool has_slots = data.ConsumeBool();
+    const std::uint64_t count = has_slots ? some_size(data) : sequences;
+    const auto some_state = [&](std::uint64_t of) {
+        vkattn_tensor state = shape;
+        std::copy_backward(shape.shape, shape.shape + shape.rank, state.shape + shape.rank + 1);
+        state.shape[0] = of;
+        ++state.rank;
+        std::fill(state.strides, state.strides + 4, 0);
+        state.offset = data.ConsumeBool() ? some_size(data) : 0;
+        return state;
+    };
+    if (data.ConsumeBool()) states.initial_state = some_state(count);
+    if (data.ConsumeBool()) states.final_state = some_state(count);
+    if (has_slots) states.state_slots = some_tensor(data, VKATTN_TYPE_I32, {sequences});
+    if (!data.ConsumeBool()) return states;
+    states.draft_tokens = data.ConsumeIntegralInRange(0u, 17u);
+    states.token_states = some_state(count * states.draft_tokens);
+    if (data.ConsumeBool()) states.accepted = some_tensor(data, VKATTN_TYPE_I32, {sequences});
+    return states;
+}
+
+// Every state that a slot may name lies in what is bound.
+void expect_states(const Step &step, const vkattn_recurrent_states &states, std::uint64_t count,
+                   std::uint64_t sequences, std::uint64_t elements, std::initializer_list<std::uint32_t> bindings) {
+    const std::uint32_t *binding = bindings.begin(); // initial, final, token states, slots, accepted
+    for (std::uint32_t i = 0; i < 2; ++i)
+        if (count != 0) expect_inside(step, binding[i], VKATTN_TYPE_F32, {{count, elements}, {elements, 1}});
+    if (count != 0 && states.draft_tokens != 0)
+        expect_inside(step, binding[2], VKATTN_TYPE_F32, {{count * states.draft_tokens, elements}, {elements, 1}});
+    for (std::uint32_t i = 3; i < 5; ++i) expect_inside(step, binding[i], VKATTN_TYPE_I32, {{sequences, 1}});
+}
+
+std::unique_ptr<const Plan> linear_attention(FuzzedDataProvider &data, PlanBuilder &builder) {
+    const std::uint64_t batch = some_size(data), group = data.ConsumeIntegralInRange(1, 4), key_heads = some_size(data),
+                        len = some_size(data), size = some_size(data), value_size = some_size(data);
+    const bool packed = data.ConsumeBool();
+    const std::uint64_t heads = key_heads * group, rows = packed ? 1 : batch;
+    const auto some_rows = [&](std::uint64_t of_heads, std::uint64_t width) {
+        return some_tensor(data, data.PickValueInArray(kFloats), {rows, of_heads, len, width});
+    };
+    vkattn_linear_attention_desc desc{};
+    desc.query = some_rows(key_heads, size);
+    desc.key = some_rows(key_heads, size);
+    desc.value = some_rows(heads, value_size);
+    desc.output = some_rows(heads, value_size);
+    if (data.ConsumeBool()) desc.decay = some_tensor(data, VKATTN_TYPE_F32, {rows, heads, len});
+    if (data.ConsumeBool()) desc.decay = some_tensor(data, VKATTN_TYPE_F32, {rows, heads, len, size});
+    if (data.ConsumeBool()) desc.beta = some_tensor(data, VKATTN_TYPE_F32, {rows, heads, len});
+    if (packed) desc.cu_seqlens_q = some_tensor(data, VKATTN_TYPE_I32, {batch + 1});
+    if (packed && data.ConsumeBool()) desc.max_seqlen_q = static_cast<std::uint32_t>(some_size(data));
+    desc.states = some_states(data, batch, contiguous(VKATTN_TYPE_F32, {heads, size, value_size}));
+    desc.rule = static_cast<vkattn_linear_attention_rule>(data.ConsumeIntegralInRange(0, 2));
+    desc.form = static_cast<vkattn_linear_attention_form>(data.ConsumeIntegralInRange(0, 3));
+    desc.scale = data.ConsumeBool() ? data.ConsumeFloatingPoint<float>() : 0.0f;
+    desc.qk_l2norm = data.ConsumeIntegralInRange(0u, 2u);
+    plan_linear_attention(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    const bool nothing = is_empty(desc.value) && (desc.value.shape[2] != 0 || !present(desc.states.final_state));
+    const std::uint64_t sequences = present(desc.cu_seqlens_q) ? desc.cu_seqlens_q.shape[0] - 1 : desc.query.shape[0];
+    if (writes_nothing(*plan, nothing || sequences == 0)) return plan;
+    std::uint64_t next_chunk = 0;
+    for (const Step &step : plan->steps()) {
+        const auto push = push_of<gpu::LinearAttentionPush>(step);
+        expect(push.heads == desc.value.shape[1] && push.group * desc.query.shape[1] == push.heads,
+               "heads have groups");
+        expect(step.groups[1] == push.heads, "every head is computed");
+        if (push.end_chunk == 0) { // token by token
+            expect(step.groups[2] == sequences, "every sequence is computed");
+        } else if (step.groups[2] == 1 && step.groups[0] == push.end_chunk - push.first_chunk &&
+                   step.bound[BINDING_LINEAR_ATTENTION_QUERY].bytes != 0) {
+            expect(push.first_chunk == next_chunk, "every chunk is computed, once");
+            next_chunk = push.end_chunk;
+        }
+        const vkattn_recurrent_states &states = desc.states;
+        std::uint64_t count = sequences;
+        if (present(states.state_slots))
+            count = present(states.initial_state) ? states.initial_state.shape[0]
+                    : present(states.final_state) ? states.final_state.shape[0]
+                    : states.draft_tokens != 0    ? states.token_states.shape[0] / states.draft_tokens
+                                                  : 0;
+        expect_states(step, states, count, sequences, push.heads * desc.query.shape[3] * desc.value.shape[3],
+                      {BINDING_LINEAR_ATTENTION_INITIAL, BINDING_LINEAR_ATTENTION_FINAL,
+                       BINDING_LINEAR_ATTENTION_TOKEN_STATES, BINDING_LINEAR_ATTENTION_SLOTS,
+                       BINDING_LINEAR_ATTENTION_ACCEPTED});
+    }
+    return plan;
+}
+
+std::unique_ptr<const Plan> causal_conv1d(FuzzedDataProvider &data, PlanBuilder &builder) {
+    const std::uint64_t batch = some_size(data), len = some_size(data), channels = some_size(data),
+                        taps = data.ConsumeIntegralInRange(1, 5);
+    const bool packed = data.ConsumeBool();
+    const auto rows = [&] {
+        return some_tensor(data, data.PickValueInArray(kFloats), {packed ? 1 : batch, len, channels});
+    };
+    vkattn_causal_conv1d_desc desc{};
+    desc.input = rows();
+    desc.output = rows();
+    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {channels, taps});
+    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {channels});
+    if (packed) desc.cu_seqlens_q = some_tensor(data, VKATTN_TYPE_I32, {batch + 1});
+    if (packed && data.ConsumeBool()) desc.max_seqlen_q = static_cast<std::uint32_t>(some_size(data));
+    desc.states = some_states(data, batch, contiguous(VKATTN_TYPE_F32, {taps - 1, channels}));
+    desc.activation = static_cast<vkattn_activation>(data.ConsumeIntegralInRange(0, 4));
+    plan_causal_conv1d(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    const bool nothing = is_empty(desc.input) && (desc.input.shape[1] != 0 || !present(desc.states.final_state));
+    const std::uint64_t sequences = present(desc.cu_seqlens_q) ? desc.cu_seqlens_q.shape[0] - 1 : desc.input.shape[0];
+    if (writes_nothing(*plan, nothing || sequences == 0)) return plan;
+    const Step &step = plan->steps().front();
+    const auto push = push_of<gpu::CausalConv1dPush>(step);
+    expect(push.channels == channels && push.sequences == sequences, "every channel is computed");
+    const std::uint64_t batches = present(desc.cu_seqlens_q) ? 1 : sequences;
+    if (push.total != 0) {
+        expect_inside(step, BINDING_CAUSAL_CONV1D_INPUT, desc.input.type,
+                      {{batches, push.input_strides[0]}, {push.total, push.input_strides[1]}, {channels, 1}});
+        expect_inside(step, BINDING_CAUSAL_CONV1D_OUTPUT, desc.output.type,
+                      {{batches, push.output_strides[0]}, {push.total, push.output_strides[1]}, {channels, 1}});
+    }
+    expect_inside(step, BINDING_CAUSAL_CONV1D_WEIGHT, desc.weight.type, {{channels, taps}, {taps, 1}});
+    expect_states(step, desc.states, push.states, sequences, (taps - 1) * channels,
+                  {BINDING_CAUSAL_CONV1D_INITIAL, BINDING_CAUSAL_CONV1D_FINAL, BINDING_CAUSAL_CONV1D_TOKEN_STATES,
+                   BINDING_CAUSAL_CONV1D_SLOTS, BINDING_CAUSAL_CONV1D_ACCEPTED});
+    return plan;
+}
+
+std::unique_ptr<const Plan> gated_rms_norm(FuzzedDataProvider &data, PlanBuilder &builder) {
+    const std::uint64_t batch = some_size(data), len = some_size(data), features = some_size(data);
+    const auto rows = [&] { return some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features}); };
+    vkattn_gated_rms_norm_desc desc{};
+    desc.input = rows();
+    desc.gate = rows();
+    desc.output = rows();
+    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {features});
+    desc.epsilon = data.ConsumeFloatingPoint<float>();
+    plan_gated_rms_norm(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.output))) return plan;
+    const Step &step = plan->steps().front();
+    const auto push = push_of<gpu::NormPush>(step);
+    expect_inside(step, BINDING_NORM_GATE, desc.gate.type,
+                  {{step.groups[1], push.gate_strides[0]}, {step.groups[0], push.gate_strides[1]}, {push.features, 1}});
+    expect_strides(normalised(desc.gate, "gate"), {push.gate_strides[0], push.gate_strides[1]});
+    return plan;
+}
+
 } // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
     FuzzedDataProvider data(bytes, size);
     constexpr std::unique_ptr<const Plan> (*kOperators[])(FuzzedDataProvider &, PlanBuilder &) = {
-        linear, norm, embedding, kv_append, merge, argmax};
+        linear, norm, embedding, kv_append, merge, argmax, linear_attention, causal_conv1d, gated_rms_norm};
     try {
         PlanBuilder builder(context_of_limits(data), PlanBuilder::Purpose::kMeasure);
         expect_within_limits(*data.PickValueInArray(kOperators)(data, builder));

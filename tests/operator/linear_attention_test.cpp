@@ -472,7 +472,7 @@ struct Convolution {
     vkattn_type type = VKATTN_TYPE_F32;
     bool has_bias = true, has_initial = true;
     vkattn_activation activation = VKATTN_ACTIVATION_SILU;
-    std::vector<std::int32_t> bounds, slots;
+    std::vector<std::int32_t> bounds{}, slots{};
     std::uint64_t pool = 0;
     unsigned seed = 1;
 
