@@ -109,6 +109,19 @@ void spread_few(LinearMatrixTile &tile, const LinearProblem &problem, const Devi
         tile.step = std::max(tile.step, kLongStep);
 }
 
+// Rows of a tile share what it loads and decodes of the weight: it has more of them where enough workgroups are left. Of 512 rows
+// (4096 to 4096 features) f16 203.9 µs in place of 215.7 on navi31, q4_K 239 in place of 269, modelled.
+void share_weights(LinearMatrixTile &tile, const LinearProblem &problem, const DeviceCaps &caps) {
+    if (!has_room_for_long_steps(caps) || tile.step > kLongStep || tile.output_matrices != 2) return;
+    LinearMatrixTile tall = tile;
+    tall.row_matrices = 2 * tile.row_matrices;
+    const uint32_t rows = problem.push.rows;
+    const bool empty_rows = 2 * tiles(rows, rows_of(tall)) > tiles(rows, rows_of(tile));
+    if (tall.row_matrices <= kMostMatrices && !empty_rows &&
+        workgroups(tall, problem) >= 2 * (caps.traits.parallel_workgroups / kWorkgroupsOfCore))
+        tile = tall;
+}
+
 // Of a workgroup in subgroups of such a size.
 uint32_t most_subgroups(uint32_t tuned, uint32_t subgroup_size, const DeviceCaps &caps) {
     const uint32_t wanted = tuned == 0 ? kSubgroups : std::min(tuned, kMostSubgroups);
@@ -144,6 +157,7 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
             if (tuned_matrices == 0) {
                 drop_empty_rows(tile, problem, caps);
                 spread_few(tile, problem, caps);
+                share_weights(tile, problem, caps);
             }
             if (shared_bytes(tile) <= caps.max_shared_memory_bytes) return tile;
         }

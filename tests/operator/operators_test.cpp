@@ -340,6 +340,19 @@ TEST_CASE_FIXTURE(DeviceTest, "gated linear of matrices that lie between each ot
     CHECK_MESSAGE(result.passed, result.report);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "linear of many rows on a device of few cores, whose tiles are the largest") {
+    const LimitedDevice few("parallel_workgroups=4");
+    std::mt19937 random(73);
+    for (const vkattn_type weight : {VKATTN_TYPE_F16, VKATTN_TYPE_Q4_1, VKATTN_TYPE_Q4_K}) {
+        LinearProblem problem = linear_problem(VKATTN_TYPE_F16, 121, 256, 150);
+        if (weight != VKATTN_TYPE_F16) problem.weight = normal_tensor(weight, {150, 256}, random, 0.05f);
+        add_epilogue(problem, VKATTN_ACTIVATION_SILU, VKATTN_TYPE_F16);
+        check_linear(problem, VKATTN_TYPE_F16, few.device());
+        LinearProblem gated = gated_problem(VKATTN_TYPE_F16, weight, 60, 256, 90);
+        check_linear(gated, VKATTN_TYPE_F16, few.device());
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "every activation of what is not a number is not one") {
     for (const vkattn_activation activation : kActivations) {
         CAPTURE(static_cast<int>(activation));
