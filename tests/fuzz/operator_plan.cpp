@@ -95,6 +95,7 @@ std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builde
     const std::uint64_t matrices = w.rank - 1, all = matrices * out; // of a gated product two
     const bool both =
         matrices == 2 && plan->steps().size() == 1; // at once; else what is gated first, into the workspace
+    const std::uint64_t together = both ? 2 : 1;    // matrices of a step
     std::uint64_t computed = 0;
     for (const Step &step : plan->steps()) { // a part of the outputs each, where the weights are more than can be bound
         const auto push = push_of<gpu::LinearPush>(step);
@@ -119,11 +120,11 @@ std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builde
         if (present(desc.residual))
             expect_tokens(BINDING_LINEAR_RESIDUAL, desc.residual.type, push.residual_strides, outputs);
         expect_inside(step, BINDING_LINEAR_WEIGHT, w.type,
-                      {{both ? 2 : 1, push.weight_strides[2]},
+                      {{together, push.weight_strides[2]},
                        {outputs, push.weight_strides[0]},
                        {push.in_features, push.weight_strides[1]}});
         if (present(desc.bias))
-            expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{both ? 2 : 1, push.bias_stride}, {outputs, 1}});
+            expect_inside(step, BINDING_LINEAR_BIAS, desc.bias.type, {{together, push.bias_stride}, {outputs, 1}});
         computed += push.out_features;
     }
     expect(computed == all, "all features are computed, once");
