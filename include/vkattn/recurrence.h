@@ -47,6 +47,7 @@ typedef struct vkattn_recurrent_states {
     vkattn_tensor token_states;
     vkattn_tensor accepted;
     uint32_t draft_tokens;
+    const void *next; /* NULL */
 } vkattn_recurrent_states;
 
 /* For each token t of a sequence, of value head h, whose query and key head is h / (Hv / Hk), all in f32:

@@ -178,7 +178,7 @@ NormDesc = structure("vkattn_norm_desc", *((name, Tensor) for name in ("input", 
 EmbeddingDesc = structure("vkattn_embedding_desc", *((name, Tensor) for name in ("tokens", "weight", "output")), ("next", c_void_p))
 RecurrentStates = structure(
     "vkattn_recurrent_states", *((name, Tensor) for name in ("initial_state", "final_state", "state_slots", "token_states", "accepted")),
-    ("draft_tokens", c_uint32))
+    ("draft_tokens", c_uint32), ("next", c_void_p))
 LinearAttentionDesc = structure(
     "vkattn_linear_attention_desc", *((name, Tensor) for name in ("query", "key", "value", "decay", "beta", "output")),
     ("states", RecurrentStates), ("cu_seqlens_q", Tensor), ("max_seqlen_q", c_uint32), ("rule", c_int), ("form", c_int),

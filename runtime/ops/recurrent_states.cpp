@@ -3,6 +3,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/support/extensions.hpp"
 
 #include <algorithm>
 
@@ -44,6 +45,7 @@ uint64_t count_of(const vkattn_recurrent_states &given, uint64_t sequences) {
 
 RecurrentStates checked_states(const vkattn_recurrent_states &given, uint64_t sequences, uint64_t longest,
                                std::span<const uint64_t> shape) {
+    require_no_extensions(given.next, "states");
     const bool has_tokens = present(given.token_states);
     require(!has_tokens || (given.draft_tokens >= 1 && given.draft_tokens <= VKATTN_MAX_DRAFT_TOKENS),
             "draft_tokens: ", given.draft_tokens, ", expected 1 to ", VKATTN_MAX_DRAFT_TOKENS, " with token_states");

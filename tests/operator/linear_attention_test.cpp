@@ -26,9 +26,9 @@ struct Problem {
     Decay decay = Decay::kHead;
     bool has_beta = true, has_initial = true, is_delta = true, l2_norm = true;
     vkattn_type type = VKATTN_TYPE_F32;
-    float strongest_decay = 1.0f;     // a decay is a uniform number from - that on
-    std::vector<std::int32_t> bounds; // of packed sequences
-    std::vector<std::int32_t> slots;  // of a pool of states
+    float strongest_decay = 1.0f;       // a decay is a uniform number from - that on
+    std::vector<std::int32_t> bounds{}; // of packed sequences
+    std::vector<std::int32_t> slots{};  // of a pool of states
     std::uint64_t pool = 0;
     std::uint32_t max_seqlen = 0;
     std::uint64_t gap = 3;       // elements after each row
