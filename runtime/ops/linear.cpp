@@ -225,7 +225,8 @@ std::string add_gated_in_two(PlanBuilder &builder, const LinearOperands &operand
     const vkattn_tensor &x = operands.input.tensor;
     LinearOperands up = operands, gate = operands;
     up.weight = matrix_of(operands.weight, 1);
-    up.epilogue = {.bias = matrix_of(operands.epilogue.bias, 1)};
+    up.epilogue = {};
+    up.epilogue.bias = matrix_of(operands.epilogue.bias, 1);
     up.output = {contiguous(VKATTN_TYPE_F32, {x.shape[0], x.shape[1], out_features_of(operands.weight.tensor)}), {}};
     up.output.source = builder.reserve_workspace(extent_bytes(up.output.tensor));
     add_products(builder, up);
