@@ -187,7 +187,8 @@ TEST_CASE("Intel's matrices have subgroups as wide as they are") {
         CHECK(choice.constants.SUBGROUP_SIZE == 16);
     }
     if (vkattn::is_built(vkattn::shaders::linear_coopmat))
-        CHECK(with_matrices == std::set<std::string>{"intel-bmg", "intel-lnl"});
+        CHECK(with_matrices ==
+              std::set<std::string>{"intel-bmg-mesa-26.3"}); // older drivers' are off: see device_table.cpp
 }
 
 TEST_SUITE_END();
