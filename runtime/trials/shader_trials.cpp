@@ -253,7 +253,8 @@ std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type 
     LinearOperands operands;
     operands.input.tensor = contiguous(type, {1, rows, in});
     operands.weight.tensor = gated ? contiguous(weight_type, {2, kOut, in}) : contiguous(weight_type, {kOut, in});
-    operands.output.tensor = contiguous(type, {1, rows, kOut});
+    // gated sums of super-blocks are beyond f16
+    operands.output.tensor = contiguous(gated ? VKATTN_TYPE_F32 : type, {1, rows, kOut});
     LinearTrial trial{problem_of(operands), {}};
     trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};
     trial.choice = choose_linear(trial.problem, unjudged);
