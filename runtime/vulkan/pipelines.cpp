@@ -102,6 +102,7 @@ void Pipelines::make(const Shader &shader, const Found &found, std::span<const u
     const auto &[layout, key, entry] = found;
     const auto start = std::chrono::steady_clock::now();
     const Module module = module_of(shader, layout.bindings, key.second);
+    const auto workgroup_size = spirv::WorkgroupSize(module.code).invocations(module.constants).value_or(1);
     const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), module);
     const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
     entry.pipeline = {.pipeline = made,
@@ -114,7 +115,7 @@ void Pipelines::make(const Shader &shader, const Found &found, std::span<const u
                       .constants = key.second,
                       .compile_ms = taken.count(),
                       .spirv_bytes = static_cast<uint32_t>(module.code.size() * sizeof(uint32_t)),
-                      .workgroup_size = spirv::WorkgroupSize(module.code).invocations(module.constants).value_or(1),
+                      .workgroup_size = workgroup_size,
                       .first_run = nullptr};
     labels_.name(VK_OBJECT_TYPE_PIPELINE, made, text("vkattn ", shader.name).c_str());
 }
@@ -170,9 +171,8 @@ size_t Pipelines::count() {
 }
 
 const ModuleFacts &Pipelines::facts_of(const Shader &shader) {
-    const auto [found, is_new] = modules_.try_emplace(&shader);
-    if (is_new) found->second = module_facts(shader.code.words());
-    return found->second;
+    if (const auto found = modules_.find(&shader); found != modules_.end()) return found->second;
+    return modules_.emplace(&shader, module_facts(shader.code.words())).first->second;
 }
 
 const Pipelines::Layout &Pipelines::layout_of(const ModuleFacts &module, LayoutKey key) {
