@@ -101,8 +101,8 @@ def test_the_llama_of_4_bits_is_numpys_on_the_whole_text():
         scores = numpy.where(numpy.tri(len(tokens), dtype=bool), q @ k.swapaxes(1, 2) / math.sqrt(size), -numpy.inf)
         x = x + (softmax(scores) @ v).swapaxes(0, 1).reshape(len(tokens), -1) @ w["o_proj"].T
         normed = rms(x)
-        gate = normed @ w["gate_proj"].T
-        x = x + (gate / (1 + numpy.exp(-gate)) * (normed @ w["up_proj"].T)) @ w["down_proj"].T
+        gate, up = (normed @ matrix.T for matrix in w["gate_up_proj"])
+        x = x + (gate / (1 + numpy.exp(-gate)) * up) @ w["down_proj"].T
     assert nmse(its["logits"], (rms(x) @ rows.T)[-1]) < 1e-5
 
 
