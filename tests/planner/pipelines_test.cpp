@@ -3,12 +3,14 @@
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "shaders/interface/attention.h"
+#include "shaders/interface/linear_attention.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 using namespace vkattn;
@@ -133,9 +135,12 @@ TEST_CASE("each constant that a shader reads has a name in its interface, but fo
         const ModuleFacts facts = module_facts(shader->code.words());
         for (const std::uint32_t id : facts.constant_ids)
             CHECK((id < shader->constants.size() || id == CONSTANT_UNPACKS_HALVES));
-        const bool attends = shader->constants.data() == shaders::flash.constants.data();
-        if (attends && is_built(*shader)) CHECK(facts.uniforms == ATTENTION_BINDINGS);
-        if (!attends) CHECK(facts.uniforms == std::nullopt);
+        if (!is_built(*shader)) continue;
+        std::optional<std::uint32_t> uniforms; // the block's number, of the interfaces that have one
+        if (shader->constants.data() == shaders::flash.constants.data()) uniforms = ATTENTION_BINDINGS;
+        if (shader->constants.data() == shaders::linear_attention_states.constants.data())
+            uniforms = LINEAR_ATTENTION_BINDINGS;
+        CHECK(facts.uniforms == uniforms);
     }
 }
 
