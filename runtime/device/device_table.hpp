@@ -49,6 +49,9 @@ struct DeviceTraits {
     uint32_t gpu_class = 0; // GpuClass, whose shapes kernels without matrix units take; 0 in the table: by the vendor
 };
 
+// Cores of a device of these traits.
+inline uint32_t cores_of(const DeviceTraits &traits) { return traits.parallel_workgroups / kWorkgroupsOfCore; }
+
 // The traits of the first row of the table that matches the device, or the defaults; and what goes by the device's
 // type and its cores.
 DeviceTraits device_traits(const vkattn_device_facts &facts);

@@ -98,7 +98,7 @@ uint64_t workgroups(const LinearMatrixTile &tile, const LinearProblem &problem) 
 // where cores are still idle smaller tiles share the work. Of 64 rows (1024 to 1024 features) 6.2 µs in place of 16.8 on navi31, of
 // 256 rows 13.3, modelled.
 void spread_few(LinearMatrixTile &tile, const LinearProblem &problem, const DeviceCaps &caps) {
-    const uint64_t cores = caps.traits.parallel_workgroups / kWorkgroupsOfCore;
+    const uint64_t cores = cores_of(caps.traits);
     if (workgroups(tile, problem) > cores) return;
     LinearMatrixTile small = tile;
     small.row_matrices = small.output_matrices = 1;
@@ -117,8 +117,7 @@ void share_weights(LinearMatrixTile &tile, const LinearProblem &problem, const D
     tall.row_matrices = 2 * tile.row_matrices;
     const uint32_t rows = problem.push.rows;
     const bool empty_rows = 2 * tiles(rows, rows_of(tall)) > tiles(rows, rows_of(tile));
-    if (tall.row_matrices <= kMostMatrices && !empty_rows &&
-        workgroups(tall, problem) >= 2 * (caps.traits.parallel_workgroups / kWorkgroupsOfCore))
+    if (tall.row_matrices <= kMostMatrices && !empty_rows && workgroups(tall, problem) >= 2 * cores_of(caps.traits))
         tile = tall;
 }
 

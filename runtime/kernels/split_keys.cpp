@@ -78,7 +78,7 @@ bool take_turns(const AttentionProblem &problem, const PartWorkgroups &workgroup
 uint32_t tiles_in_whole_rounds(const AttentionProblem &problem, const DeviceCaps &caps,
                                const PartWorkgroups &workgroups, uint32_t tiles_of_part) {
     const uint32_t all_tiles = tiles(slots_of(problem), workgroups.keys_of_tile);
-    const uint64_t cores = std::max(caps.traits.parallel_workgroups / kWorkgroupsOfCore, 1u);
+    const uint64_t cores = std::max(cores_of(caps.traits), 1u);
     const auto workgroups_of = [&](uint32_t each) { return workgroups.count * tiles(all_tiles, each); };
     const auto time_of = [&](uint32_t each) { return divide_up(workgroups_of(each), cores) * each; };
     if (!take_turns(problem, workgroups) || workgroups_of(tiles_of_part) <= cores) return tiles_of_part;

@@ -2,6 +2,7 @@
 
 #include "runtime/ops/recurrent_states.hpp"
 #include "runtime/ops/tokens.hpp"
+#include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -23,27 +24,17 @@ struct Convolution {
     uint32_t taps, activation;
 };
 
-// [sequences + 1], contiguous I32; the input is then one batch entry.
-vkattn_tensor checked_bounds(const vkattn_tensor &given, const vkattn_tensor &input) {
-    const vkattn_tensor tensor = normalised(given, "cu_seqlens_q");
-    if (!present(tensor)) return tensor;
-    require(tensor.type == VKATTN_TYPE_I32 && tensor.rank == 1 && tensor.shape[0] >= 1 && is_contiguous(tensor),
-            "cu_seqlens_q: type ", type_name(tensor.type), ", shape ", shape_text(tensor),
-            ", expected contiguous I32 [B+1]");
-    require(input.shape[0] == 1, "input: shape ", shape_text(input), ", expected [1,total,C] with cu_seqlens_q");
-    return tensor;
-}
-
 void check_sequences(const vkattn_causal_conv1d_desc &desc, Convolution &problem) {
     const vkattn_tensor &input = problem.input.tensor;
-    const vkattn_tensor bounds = checked_bounds(desc.cu_seqlens_q, input);
+    const vkattn_tensor rows = contiguous(input.type, {1, 1, input.shape[1], input.shape[2]});
+    const vkattn_tensor bounds = checked_cu_seqlens(desc.cu_seqlens_q, "cu_seqlens_q", rows, "input");
     const bool packed = present(bounds);
+    require(!packed || input.shape[0] == 1, "input: shape ", shape_text(input),
+            ", expected [1,total,C] with cu_seqlens_q");
     require(packed || desc.max_seqlen_q == 0, "max_seqlen_q: ", desc.max_seqlen_q, " without cu_seqlens_q, expected 0");
-    require(desc.max_seqlen_q <= input.shape[1], "max_seqlen_q: ", desc.max_seqlen_q,
-            ", expected at most the packed rows, ", input.shape[1]);
     problem.cu_seqlens = role_view(bounds, VKATTN_ROLE_CU_SEQLENS_Q);
-    problem.sequences = packed ? bounds.shape[0] - 1 : input.shape[0];
-    problem.longest = desc.max_seqlen_q != 0 ? desc.max_seqlen_q : input.shape[1];
+    problem.sequences = packed ? sequences_of(bounds) : input.shape[0];
+    problem.longest = packed ? longest_sequence(desc.max_seqlen_q, "max_seqlen_q", rows) : input.shape[1];
     const uint64_t shape[] = {problem.taps - 1, input.shape[2]};
     problem.states = checked_states(desc.states, problem.sequences, problem.longest, shape);
 }
@@ -97,12 +88,8 @@ gpu::CausalConv1dConstants constants_of(const Convolution &problem) {
     constants.OUTPUT_PAIRS = rows_start_even(problem.output.tensor);
     constants.TAPS = problem.taps;
     constants.ACTIVATION = problem.activation;
-    constants.HAS_INITIAL = present(problem.states.initial);
-    constants.HAS_FINAL = present(problem.states.final);
     constants.HAS_CU_SEQLENS = present(problem.cu_seqlens);
-    constants.HAS_SLOTS = present(problem.states.slots);
-    constants.HAS_TOKEN_STATES = problem.states.keeps_tokens;
-    constants.HAS_ACCEPTED = present(problem.states.accepted);
+    set_states(constants, problem.states);
     return constants;
 }
 

@@ -156,12 +156,8 @@ gpu::LinearAttentionConstants constants_of(const LinearAttention &problem) {
     constants.IS_DELTA = problem.is_delta;
     constants.HAS_BETA = present(problem.beta);
     constants.L2_NORM = problem.l2_norm;
-    constants.HAS_INITIAL = present(problem.states.initial);
-    constants.HAS_FINAL = present(problem.states.final);
     constants.HAS_CU_SEQLENS = present(problem.cu_seqlens);
-    constants.HAS_SLOTS = present(problem.states.slots);
-    constants.HAS_TOKEN_STATES = problem.states.keeps_tokens;
-    constants.HAS_ACCEPTED = present(problem.states.accepted);
+    set_states(constants, problem.states);
     constants.STATE_VECTORS = problem.v_head_dim % 4 == 0 && are_aligned(problem.states);
     constants.QUERY_PAIRS = in_pairs(problem.query.tensor);
     constants.KEY_PAIRS = in_pairs(problem.key.tensor);

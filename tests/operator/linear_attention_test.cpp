@@ -148,6 +148,14 @@ Reference reference(const Problem &p, const Tensors &t) {
     return r;
 }
 
+template <class Description, class Given>
+void describe_sequences(Description &desc, const Given &t) {
+    desc.states.initial_state = t.initial.view();
+    desc.states.final_state = t.final.view();
+    desc.states.state_slots = t.slots.view();
+    desc.cu_seqlens_q = t.bounds.view();
+}
+
 vkattn_linear_attention_desc describe(const Problem &p, const Tensors &t) {
     vkattn_linear_attention_desc desc{};
     desc.query = t.query.view();
@@ -156,10 +164,7 @@ vkattn_linear_attention_desc describe(const Problem &p, const Tensors &t) {
     desc.decay = t.decay.view();
     desc.beta = t.beta.view();
     desc.output = t.output.view();
-    desc.states.initial_state = t.initial.view();
-    desc.states.final_state = t.final.view();
-    desc.states.state_slots = t.slots.view();
-    desc.cu_seqlens_q = t.bounds.view();
+    describe_sequences(desc, t);
     desc.max_seqlen_q = p.max_seqlen;
     desc.rule = p.is_delta ? VKATTN_RULE_DELTA : VKATTN_RULE_DECAY;
     desc.form = p.form;
@@ -539,10 +544,7 @@ void check(const Convolution &p) {
     desc.weight = t.weight.view();
     desc.bias = t.bias.view();
     desc.output = t.output.view();
-    desc.states.initial_state = t.initial.view();
-    desc.states.final_state = t.final.view();
-    desc.states.state_slots = t.slots.view();
-    desc.cu_seqlens_q = t.bounds.view();
+    describe_sequences(desc, t);
     desc.activation = p.activation;
     std::vector<Region> regions;
     for (const auto &[role, tensor, access] : {std::tuple(VKATTN_ROLE_INPUT, &t.input, Access::kRead),
