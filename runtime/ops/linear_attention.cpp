@@ -197,6 +197,14 @@ double flops_of_tokens(const LinearAttention &problem) {
     return kOfNumber * static_cast<double>(problem.tokens) * problem.heads * problem.head_dim * problem.v_head_dim;
 }
 
+// Of a pass over tokens, as layers/linear_attention_recurrent.comp has it.
+uint64_t shared_bytes(const gpu::LinearAttentionConstants &constants) {
+    constexpr uint64_t kBytes = 16; // of four numbers
+    const uint64_t groups = constants.WORKGROUP_SIZE / constants.COLUMN_VECTORS, pitch = groups * constants.ROWS / 4;
+    const uint64_t decays = constants.DECAY == DECAY_OF_CHANNEL ? pitch : 1;
+    return kBytes * (constants.STAGED_TOKENS * (2 * pitch + decays) + 4 * constants.WORKGROUP_SIZE + 2 * groups);
+}
+
 void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const UniformSlot &parameters) {
     constexpr uint32_t kMostInvocations = 128, kFewRows = 16;
     gpu::LinearAttentionConstants constants = constants_of(problem);
@@ -207,6 +215,14 @@ void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const U
     constants.ROWS = rows_of();
     constants.WORKGROUP_SIZE = constants.COLUMN_VECTORS * groups;
     constants.STAGED_TOKENS = problem.longest == 1 ? 1 : 4;
+    while (shared_bytes(constants) > builder.context().caps().max_shared_memory_bytes && constants.COLUMN_VECTORS > 1) {
+        if (constants.STAGED_TOKENS > 2) {
+            constants.STAGED_TOKENS /= 2;
+            continue;
+        }
+        constants.COLUMN_VECTORS /= 2;
+        constants.WORKGROUP_SIZE /= 2;
+    }
     Step &step = builder.add_step(shaders::linear_attention_recurrent, constants, push_of(problem));
     step.uniforms = parameters;
     step.groups = {tiles(problem.v_head_dim, 4 * constants.COLUMN_VECTORS), problem.heads, problem.sequences};

@@ -25,12 +25,23 @@ uvec4 pack_vector(mat2x4 v) {
     return uvec4(pack_elements(v[0].xy), pack_elements(v[0].zw), pack_elements(v[1].xy), pack_elements(v[1].zw));
 }
 
-// Without a branch, as the functions below: some compilers make a branch of each && and ?:.
-bool are_finite(uvec4 words) {
-    uint largest = 0;
-    [[unroll]] for (uint i = 0; i < 4; ++i) largest =
-        max(largest, max(words[i] & EXPONENT_BITS, (words[i] >> 16) & EXPONENT_BITS));
-    return largest != EXPONENT_BITS;
+// Of an element's 15 bits and this, the sum's 16th bit tells of what is infinite or no number.
+const uint CARRIES_INFINITE = 0x8000u - EXPONENT_BITS;
+// Or of the largest f16, too: a driver's packHalf2x16 may make that of larger numbers.
+#ifdef BFLOAT16
+const uint CARRIES_LARGE = CARRIES_INFINITE;
+#else
+const uint CARRIES_LARGE = CARRIES_INFINITE + 1u;
+#endif
+
+// Of each of two elements 1 where it is special, else 0. Without a branch, as the functions below: some compilers make a branch
+// of each && and ?:.
+uint special_elements(uint word, uint carries) { return ((word & 0x7fff7fffu) + carries * 0x10001u) >> 15 & 0x10001u; }
+
+bool have_special(uvec4 words, uint carries) {
+    uint special = 0;
+    [[unroll]] for (uint i = 0; i < 4; ++i) special |= special_elements(words[i], carries);
+    return special != 0;
 }
 
 // Parts of values that a matrix product sums up apart, since 0 * infinity is not 0: the finite values; those that sixteen bits do
@@ -46,24 +57,24 @@ const float UNIT_OF_LARGE_VALUES = 256.0;
 #ifndef BFLOAT16
 // The large ones of eight values, in their unit; 0 for the others, which sixteen bits hold.
 uvec4 pack_large_values(mat2x4 v) {
-    uvec4 beyond = (pack_vector(v) & 0x7c007c00u) + 0x04000400u; // exponents that are all ones carry
-    return pack_vector(v * (1.0 / UNIT_OF_LARGE_VALUES)) & (beyond >> 15 & 0x00010001u) * 0xffffu;
+    uvec4 words = pack_vector(v), large = pack_vector(v * (1.0 / UNIT_OF_LARGE_VALUES));
+    [[unroll]] for (uint i = 0; i < 4; ++i) large[i] &= special_elements(words[i], CARRIES_LARGE) * 0xffffu;
+    return large;
 }
 #else
 #define pack_large_values pack_vector // which holds all
 #endif
 
-uint part_of_element(uint bits, uint part) {
-    uint special = uint((bits & EXPONENT_BITS) == EXPONENT_BITS);
-    uint nan = uint((bits & 0x7fffu) > EXPONENT_BITS);
-    uint of_this_sign = uint((bits >> 15) == uint(part == VALUES_MINUS_INFINITY));
-    return part <= VALUES_LARGE ? bits * (1u - special) : (special & (nan | of_this_sign)) * ONE_BITS;
+// carries: what tells of special elements.
+uint part_of_word(uint word, uint part, uint carries) {
+    uint special = special_elements(word, carries), nan = special_elements(word, CARRIES_INFINITE - 1u);
+    uint minus = word >> 15 & 0x10001u, of_this_sign = part == VALUES_MINUS_INFINITY ? minus : minus ^ 0x10001u;
+    return part <= VALUES_LARGE ? word & ~(special * 0xffffu) : (special & (nan | of_this_sign)) * ONE_BITS;
 }
 
-uvec4 part_of_elements(uvec4 words, uint part) {
+uvec4 part_of_elements(uvec4 words, uint part, uint carries) {
     if (part == VALUES_ALL) return words;
-    [[unroll]] for (uint i = 0; i < 4; ++i) words[i] =
-        part_of_element(words[i] & 0xffffu, part) | (part_of_element(words[i] >> 16, part) << 16);
+    [[unroll]] for (uint i = 0; i < 4; ++i) words[i] = part_of_word(words[i], part, carries);
     return words;
 }
 

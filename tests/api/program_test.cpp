@@ -207,7 +207,8 @@ void check_model(const vkattn::Context &context, bool in_pieces) {
     std::uint32_t dispatches = 0;
     for (const vkattn::Plan &plan : replayed.steps.plans) dispatches += plan.report().dispatches;
     CHECK(report.dispatches == dispatches);
-    CHECK(report.barriers < report.dispatches - 6); // of each layer q, k and v; up and gate are side by side
+    // The first waits for nothing. Of each layer up and gate are side by side, and k and v with q where they are not one product.
+    CHECK(report.barriers < report.dispatches - 1 - 2);
     CHECK((report.submissions > 1) == in_pieces);
     for (const std::int32_t first : {3, 4711, 19999}) {
         one_by_one.begin(first);

@@ -2,6 +2,7 @@
 // packed sequences, pools of states, drafts; chunks against single tokens.
 #include "compare.hpp"
 #include "device.hpp"
+#include "limited_device.hpp"
 
 #include <doctest/doctest.h>
 
@@ -35,6 +36,7 @@ struct Problem {
     bool elements_apart = false; // of query, key, value and output
     vkattn_linear_attention_form form = VKATTN_FORM_AUTO;
     unsigned seed = 1;
+    TestDevice *device = nullptr; // null: the one under test
 
     std::uint64_t sequences() const { return bounds.empty() ? batch : bounds.size() - 1; }
     std::uint64_t states() const { return slots.empty() ? sequences() : pool; }
@@ -221,7 +223,8 @@ void check(const Problem &p) {
             if (row < p.bounds.front() || row >= p.bounds.back())
                 r.output[i] = std::numeric_limits<double>::quiet_NaN();
         }
-    test_device().run(test_device().context().linear_attention_plan(describe(p, t)), regions_of(t));
+    TestDevice &device = p.device == nullptr ? test_device() : *p.device;
+    device.run(device.context().linear_attention_plan(describe(p, t)), regions_of(t));
     check_numbers("output", t.output, r.output, linear_attention_bound(p.type));
     check_numbers("final_state", t.final, r.final, linear_attention_bound(p.type));
 }
@@ -295,6 +298,19 @@ TEST_CASE_FIXTURE(DeviceTest, "heads as large as they may be") {
     for (const auto form : kForms)
         for (const std::uint64_t size : {192, 256, 512})
             check({.heads = 1, .len = 40, .size = size, .value_size = 20, .decay = Decay::kChannel, .form = form});
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "heads as large as they may be, beside little shared memory") {
+    const LimitedDevice device("max_shared_memory_bytes=16384,self_test=0");
+    for (const auto form : kForms)
+        for (const std::uint64_t value_size : {20, 64})
+            check({.heads = 1,
+                   .len = 10,
+                   .size = 512,
+                   .value_size = value_size,
+                   .decay = Decay::kChannel,
+                   .form = form,
+                   .device = &device.device()});
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a long sequence goes in stretches, and its state with it") {

@@ -56,6 +56,7 @@ float value_exponent(float scale) {
 
 // Sixteen bits do not hold every number of a quantised block, of which 65504 * -128 is one: large ones are summed apart.
 bool stages_large_values = false;
+const uint CARRIES_SPECIAL = VALUE_IS_OF_BLOCKS ? CARRIES_LARGE : CARRIES_INFINITE;
 
 uvec4 load_value_elements(Row row, Slot slot, uint dim) {
     if (is_past_value(dim)) return uvec4(0);
@@ -202,8 +203,8 @@ struct TwoKeys {
 uvec4 restrict_elements(KeyTile tile, ValueStaging staging, Slot slot, uvec4 elements) {
     if (slot.number >= tile.end) elements = uvec4(0); // the last key once more, that others see
     if (HIDES_KEYS == 0 && !VALUE_IS_OF_BLOCKS) return elements;
-    if (!are_finite(elements)) atomicMax(last_special, staging.number);
-    return part_of_elements(elements, staging.part);
+    if (have_special(elements, CARRIES_SPECIAL)) atomicMax(last_special, staging.number);
+    return part_of_elements(elements, staging.part, CARRIES_SPECIAL);
 }
 
 // In a tile of which some row does not see some key, or of which parts are summed apart.
@@ -278,7 +279,7 @@ void stage_values_in_turn(KeyTile tile, ValueStaging staging) {
     [[dont_unroll]] for (uint i = invocation(); i < VALUE_ITEMS; i += WORKGROUP_SIZE) {
         ValueItem item = value_item(i);
         TwoKeys keys = load_item(tile, staging, item);
-        if (VALUE_IS_OF_BLOCKS && !(are_finite(keys.even) && are_finite(keys.odd)))
+        if (VALUE_IS_OF_BLOCKS && (have_special(keys.even, CARRIES_SPECIAL) || have_special(keys.odd, CARRIES_SPECIAL)))
             atomicMax(last_special, staging.number);
         if (!tile.all_visible || (VALUE_IS_OF_BLOCKS && staging.part != VALUES_ALL))
             keys = restrict_item(tile, staging, item, keys);
