@@ -149,8 +149,10 @@ void TENSOR_NAME(_load_both)(const uint format, uint element, out mat2x4 first, 
     TENSOR_NAME(_Octets) block = TENSOR_NAME(_Octets)(TENSOR_NAME(_quads)(format, element));
     uint i = element_of_block(format, element);
     both_of(format, block, i, first, second);
-    first = apply_affine(format, affine_of(format, block, i), first);
-    second = apply_affine(format, affine_of(format, block, i + elements_to_second(format)), second);
+    vec2 affine_of_first, affine_of_second;
+    affines_of_both(format, block, i, affine_of_first, affine_of_second);
+    first = apply_affine(format, affine_of_first, first);
+    second = apply_affine(format, affine_of_second, second);
 }
 #endif
 

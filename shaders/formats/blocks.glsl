@@ -18,7 +18,6 @@
 #endif
 
 #ifdef QUANTISED_WEIGHT
-#include "formats/both_halves.glsl"
 #include "formats/super_blocks.glsl"
 #endif
 
@@ -47,6 +46,10 @@ NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
     if (kind_of_block(format) == LISTED) return listed_bytes(bytes);
     return unsigned_bytes(bytes, kind_of_block(format) == AFFINE ? 0.0 : float(1u << (width_of_number(format) - 1)));
 }
+
+#ifdef QUANTISED_WEIGHT
+#include "formats/both_halves.glsl"
+#endif
 
 #undef BLOCK
 #undef BYTES

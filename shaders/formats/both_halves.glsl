@@ -5,8 +5,8 @@ void both_of_super_block(const uint format, BLOCK block, uint i, out NUMBERS fir
     if (width_of_number(format) == 6) {
         BYTES low = read_bytes(block, i / 128 * 64, i % 64, 64);
         BYTES high = read_bytes(block, 128 + i / 128 * 32, i % 32, 32) >> (i / 32 % 2 * 2);
-        first = signed_bytes(low & 0x0f0f0f0fu | (high & 0x03030303u) << 4) - 32.0;
-        second = signed_bytes(low >> 4 & 0x0f0f0f0fu | high & 0x30303030u) - 32.0;
+        first = unsigned_bytes(low & 0x0f0f0f0fu | (high & 0x03030303u) << 4, 32.0);
+        second = unsigned_bytes(low >> 4 & 0x0f0f0f0fu | high & 0x30303030u, 32.0);
         return;
     }
     BYTES bytes = read_bytes(block, bytes_of_block(format) - 128 + i / 64 * 32, i % 32, 32);
@@ -16,8 +16,23 @@ void both_of_super_block(const uint format, BLOCK block, uint i, out NUMBERS fir
         low |= (fifth & 0x01010101u) << 4;
         high |= (fifth & 0x02020202u) << 3;
     }
-    first = signed_bytes(low);
-    second = signed_bytes(high);
+    first = unsigned_bytes(low, 0.0);
+    second = unsigned_bytes(high, 0.0);
+}
+
+// Their (scale, minimum), as affine_of gives each.
+void affines_of_both(const uint format, BLOCK block, uint i, out vec2 first, out vec2 second) {
+    if (is_super_block(format) && has_minimum(format)) {
+        vec2 affine = vec2(read_half(block, 0), -read_half(block, 2));
+        uvec2 bits = six_bits(block, i / QUANTISED_BLOCK);
+        first = affine * vec2(bits & 255u);
+        second = affine * vec2(bits >> 8);
+    } else if (is_super_block(format)) {
+        first = vec2(signed_scale(block, i), 0.0);
+        second = vec2(signed_scale(block, i + elements_to_second(format)), 0.0);
+    } else {
+        first = second = affine_of(format, block, i); // one block has both
+    }
 }
 
 // i / elements_to_second is even.

@@ -98,9 +98,10 @@ uvec2 read_bytes(StagedFeatures block, uint begin, uint at, const uint size) {
 void decode_features(StagedFeatures staged, uint element, out mat2x4 first, out mat2x4 second) {
     uint i = element_of_block(WEIGHT_FORMAT, element);
     both_of(WEIGHT_FORMAT, staged, i, first, second);
-    first = apply_affine(WEIGHT_FORMAT, affine_of(WEIGHT_FORMAT, staged, i), first);
-    second =
-        apply_affine(WEIGHT_FORMAT, affine_of(WEIGHT_FORMAT, staged, i + elements_to_second(WEIGHT_FORMAT)), second);
+    vec2 affine_of_first, affine_of_second;
+    affines_of_both(WEIGHT_FORMAT, staged, i, affine_of_first, affine_of_second);
+    first = apply_affine(WEIGHT_FORMAT, affine_of_first, first);
+    second = apply_affine(WEIGHT_FORMAT, affine_of_second, second);
 }
 
 #endif
