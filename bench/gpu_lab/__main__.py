@@ -137,9 +137,10 @@ def compare_with_ggml(arguments):
     wrong = [gpu for gpu in arguments.gpus if gpu not in compare.GPUS]
     if wrong:
         sys.exit(f"scripts/gpu-lab: compare: GPU '{wrong[0]}' is not executed here, expected one of {', '.join(compare.GPUS)}")
+    gpus = arguments.gpus or compare.GPUS
     if arguments.ours:
-        compare.begin_anew(compare.TABLE)
-    compare.fill(compare.TABLE, arguments.gpus or compare.GPUS, arguments.shapes, lambda line: print(line, flush=True))
+        compare.begin_anew(compare.TABLE, gpus, arguments.shapes)
+    compare.fill(compare.TABLE, gpus, arguments.shapes, lambda line: print(line, flush=True))
     compare_page.write()
 
 

@@ -245,13 +245,15 @@ def write(path, rows):
             writer.writerow(dataclasses.asdict(row))
 
 
-def begin_anew(path):
-    """vkattn's rows become those of before, which the page tells beside the new ones; ggml's stay, and what steps take apart,
-    which is vkattn's, too, goes."""
-    rows = read(path)
-    kept = {key: row for key, row in rows.items() if row.side not in ("vkattn", "apart")}
-    for (gpu, shape, side), row in rows.items():
-        if side == "vkattn":
+def begin_anew(path, gpus, pattern):
+    """Of these GPUs and the shapes that match, vkattn's rows become those of before, which the page tells beside the new ones; ggml's
+    stay, and what steps take apart, which is vkattn's, too, goes. Other rows stay as they are."""
+    kept = {}
+    for (gpu, shape, side), row in read(path).items():
+        is_old = gpu in gpus and re.search(pattern, shape) is not None
+        if not is_old or side not in ("vkattn", "apart", "before"):
+            kept[gpu, shape, side] = row
+        elif side == "vkattn":
             kept[gpu, shape, "before"] = dataclasses.replace(row, side="before")
     write(path, kept)
 

@@ -49,7 +49,10 @@ def test_what_was_stands_beside_what_is(tmp_path):
     parts = dataclasses.replace(rows["amd-navi31", shape, "vkattn"], shape=next(compare.serving_steps()).name, side="apart")
     rows["amd-navi31", parts.shape, "apart"] = parts
     compare.write(tmp_path / "table.csv", rows)
-    compare.begin_anew(tmp_path / "table.csv")
+    for gpus, pattern in ((["amd-vega10"], ""), (["amd-navi31"], "^no such shape")):
+        compare.begin_anew(tmp_path / "table.csv", gpus, pattern)
+        assert compare.read(tmp_path / "table.csv") == rows
+    compare.begin_anew(tmp_path / "table.csv", ["amd-navi31"], "")
     kept = compare.read(tmp_path / "table.csv")
     assert not any(row.side == "apart" for row in kept.values())
     assert sorted(side for _, _, side in kept) == ["before", "ggml"]
