@@ -9,7 +9,7 @@ namespace vkattn {
 
 // What is checked of a tensor. Words are contiguous where their form says so; other tensors may have any strides.
 enum class TensorForm {
-    kOwn,            // by the operator itself, what it says of it
+    kOwn,            // nothing: the operator does
     kTokens,         // floats [B,L,N], last stride 1
     kOptionalTokens, // the same, or absent
     kVector,         // floats [N], contiguous, or absent
@@ -18,7 +18,6 @@ enum class TensorForm {
     kF32,
     kContiguousI32,
     kContiguousF32,
-    kInternal, // of the workspace: none
 };
 
 enum class TensorAccess { kRead, kWritten };
@@ -47,7 +46,9 @@ void copy_strides(const vkattn_tensor &tensor, Strides &strides) {
     OperatorTensor<Self>{{binding, #name, VKATTN_ROLE_##ROLE, TensorAccess::k##Access, TensorForm::k##Form, #dims},    \
                          &Self::name},
 #define VKATTN_TENSOR_GIVEN(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims)                                   \
-    if constexpr (requires { desc.name.strides; }) tensors.name = role_view(desc.name, VKATTN_ROLE_##ROLE);
+    if constexpr (requires { desc.name.strides; }) tensors.name = role_view(desc.name, VKATTN_ROLE_##ROLE);            \
+    if constexpr (requires { desc.states.name.strides; })                                                              \
+        tensors.name = role_view(desc.states.name, VKATTN_ROLE_##ROLE);
 #define VKATTN_TENSOR_WORDS(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims)                                   \
     if constexpr (requires { words.NAME##_FORMAT; }) words.NAME##_FORMAT = format_of(name.tensor);                     \
     if constexpr (requires { words.NAME##_PAIRS; }) words.NAME##_PAIRS = present(name) && in_pairs(name.tensor);       \
@@ -55,12 +56,12 @@ void copy_strides(const vkattn_tensor &tensor, Strides &strides) {
     if constexpr (requires { words.name##_strides; }) copy_strides(name.tensor, words.name##_strides);
 
 // The inside of the struct of an operator's tensors.
-#define VKATTN_OPERATOR_TABLE(Name, LIST)                                                                              \
-    using Self = Name##Tensors;                                                                                        \
+#define VKATTN_OPERATOR_TABLE(Tensors, Name, LIST)                                                                     \
+    using Self = Tensors;                                                                                              \
     using Constants = gpu::Name##Constants;                                                                            \
     using Push = gpu::Name##Push;                                                                                      \
     static constexpr auto table() { return std::array{LIST(VKATTN_TENSOR_ROW)}; }                                      \
-    /* The members of a description that bear their names, unchecked. */                                               \
+    /* The members of a description, and of its states, that bear their names, unchecked. */                           \
     template <class Desc>                                                                                              \
     static Self of(const Desc &desc) {                                                                                 \
         Self tensors;                                                                                                  \
@@ -75,7 +76,7 @@ void copy_strides(const vkattn_tensor &tensor, Strides &strides) {
 #define VKATTN_OPERATOR(Name, LIST)                                                                                    \
     struct Name##Tensors {                                                                                             \
         LIST(VKATTN_TENSOR_MEMBER)                                                                                     \
-        VKATTN_OPERATOR_TABLE(Name, LIST)                                                                              \
+        VKATTN_OPERATOR_TABLE(Name##Tensors, Name, LIST)                                                               \
     };
 
 template <class Tensors>
@@ -90,6 +91,12 @@ constexpr BindingSet binding_set(std::initializer_list<uint32_t> bindings) {
     return set;
 }
 
+template <class Tensors>
+void bind_tensors(PlanBuilder &builder, Step &step, const Tensors &tensors, BindingSet bindings = kAllBindings) {
+    for (const auto &row : Tensors::table())
+        if ((bindings >> row.binding & 1) != 0) bind(builder, step, row.binding, tensors.*row.member);
+}
+
 // Adds a step that binds the tensors, those of the bindings; its constants and push constants are told of all of them.
 template <class Tensors>
 Step &add_step(PlanBuilder &builder, const Shader &shader, const Tensors &tensors,
@@ -97,8 +104,7 @@ Step &add_step(PlanBuilder &builder, const Shader &shader, const Tensors &tensor
     tensors.describe(constants);
     tensors.describe(push);
     Step &step = builder.add_step(shader, constants, push);
-    for (const auto &row : Tensors::table())
-        if ((bindings >> row.binding & 1) != 0) bind(builder, step, row.binding, tensors.*row.member);
+    bind_tensors(builder, step, tensors, bindings);
     return step;
 }
 

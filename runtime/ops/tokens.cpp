@@ -84,7 +84,6 @@ vkattn_tensor checked_form(const TensorRow &row, const vkattn_tensor &given, Siz
     const auto expected = [&](vkattn_type type) { return expected_of(row, type, given, sizes); };
     switch (row.form) {
     case TensorForm::kOwn:
-    case TensorForm::kInternal:
         return given;
     case TensorForm::kOptionalTokens:
         if (!present(given)) return given;
@@ -111,8 +110,8 @@ vkattn_tensor checked_form(const TensorRow &row, const vkattn_tensor &given, Siz
 
 vkattn_tensor checked_by(const TensorRow &row, const vkattn_tensor &given, Sizes &sizes) {
     const vkattn_tensor tensor = checked_form(row, given, sizes);
-    const bool is_checked = row.form != TensorForm::kOwn && row.form != TensorForm::kInternal && present(tensor);
-    if (is_checked && row.access == TensorAccess::kWritten) require_no_overlap(tensor, row.name);
+    if (row.form != TensorForm::kOwn && row.access == TensorAccess::kWritten && present(tensor))
+        require_no_overlap(tensor, row.name);
     return tensor;
 }
 
