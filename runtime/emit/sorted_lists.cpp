@@ -1,6 +1,6 @@
 #include "runtime/emit/sorted_lists.hpp"
 
-#include "runtime/device/grid.hpp"
+#include "runtime/emit/operator_tensors.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "shaders/interface/sort_lists.h"
@@ -12,23 +12,22 @@
 namespace vkattn {
 namespace {
 
+VKATTN_OPERATOR(SortLists, SORT_LISTS_TENSORS)
+
 View reserve_copy(PlanBuilder &builder, const vkattn_tensor &lists) {
     const vkattn_tensor copy = sorted_lists_of(lists);
     return {copy, builder.reserve_workspace(extent_bytes(copy))};
 }
 
-Step &add_step(PlanBuilder &builder, const Shader &shader, const gpu::SortListsPush &push, const View &from,
-               const View &to, uint32_t workgroups) {
+void add_step(PlanBuilder &builder, const Shader &shader, const gpu::SortListsPush &push, const SortListsTensors &lists,
+              uint32_t workgroups) {
     gpu::SortListsConstants constants;
     constants.SORTED_LEN = std::min<uint32_t>(std::bit_ceil(push.len), SORT_LISTS_CHUNK);
-    Step &step = builder.add_step(shader, constants, push);
-    const auto &shape = from.tensor.shape;
+    Step &step = add_step(builder, shader, lists, constants, push);
+    const auto &shape = lists.from.tensor.shape;
     step.groups = {workgroups, tiles(shape[2], 1), tiles(shape[0] * shape[1], 1)};
     step.flops =
         kFlopsOfElement * static_cast<double>(shape[0] * shape[1] * shape[2]) * push.len * std::bit_width(push.len);
-    bind(builder, step, BINDING_SORT_LISTS_FROM, from);
-    bind(builder, step, BINDING_SORT_LISTS_TO, to);
-    return step;
 }
 
 gpu::SortListsPush push_of(const vkattn_tensor &from, uint32_t blocks) {
@@ -37,7 +36,6 @@ gpu::SortListsPush push_of(const vkattn_tensor &from, uint32_t blocks) {
     push.heads = static_cast<uint32_t>(from.shape[1]);
     push.positions = static_cast<uint32_t>(from.shape[2]);
     push.blocks = blocks;
-    for (uint32_t dim = 0; dim < 3; ++dim) push.from_strides[dim] = static_cast<uint32_t>(from.strides[dim]);
     return push;
 }
 
@@ -46,12 +44,12 @@ gpu::SortListsPush push_of(const vkattn_tensor &from, uint32_t blocks) {
 View sort_lists(PlanBuilder &builder, const View &lists, uint32_t blocks) {
     View sorted = reserve_copy(builder, lists.tensor);
     gpu::SortListsPush push = push_of(lists.tensor, blocks);
-    add_step(builder, shaders::sort_lists, push, lists, sorted, tiles(push.len, SORT_LISTS_CHUNK));
+    add_step(builder, shaders::sort_lists, push, {lists, sorted}, tiles(push.len, SORT_LISTS_CHUNK));
     if (push.len <= SORT_LISTS_CHUNK) return sorted;
     View other = reserve_copy(builder, lists.tensor);
     for (push.run = SORT_LISTS_CHUNK; push.run < push.len; push.run *= 2) {
         builder.barrier();
-        add_step(builder, shaders::merge_lists, push, sorted, other, tiles(push.len, SORT_LISTS_WORKGROUP_SIZE));
+        add_step(builder, shaders::merge_lists, push, {sorted, other}, tiles(push.len, SORT_LISTS_WORKGROUP_SIZE));
         std::swap(sorted, other);
     }
     return sorted;

@@ -11,8 +11,11 @@ constexpr float kEpsilon = 1e-5f;
 
 void add_layer_norm(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
                     const View &output) {
-    add_norm(builder, Norm::kLayer, epsilon_or(layer.config(), kEpsilon), input, layer.weight(name + ".weight"),
-             layer.weight(name + ".bias"), output);
+    add_norm(builder, Norm::kLayer, epsilon_or(layer.config(), kEpsilon),
+             {.input = input,
+              .weight = layer.weight(name + ".weight"),
+              .bias = layer.weight(name + ".bias"),
+              .output = output});
 }
 
 // type: of the hidden features.

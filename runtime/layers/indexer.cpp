@@ -86,8 +86,11 @@ void Indexer::add_token_projections(const ProductInput &tokens) {
 }
 
 void Indexer::add_key_norm() {
-    add_norm(builder_, Norm::kLayer, kEpsilon, key_, layer_.weight(prefix_ + "k_norm.weight"),
-             layer_.weight(prefix_ + "k_norm.bias"), key_);
+    add_norm(builder_, Norm::kLayer, kEpsilon,
+             {.input = key_,
+              .weight = layer_.weight(prefix_ + "k_norm.weight"),
+              .bias = layer_.weight(prefix_ + "k_norm.bias"),
+              .output = key_});
 }
 
 void Indexer::add_query_projection(const ProductInput &low_rank) {

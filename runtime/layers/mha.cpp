@@ -57,7 +57,7 @@ void add_head_norm(PlanBuilder &builder, const RmsNorm &norm, const View &heads)
     const uint64_t len = tensor.shape[2], head_dim = tensor.shape[3];
     const View rows =
         reshaped(heads, {tensor.shape[0] * tensor.shape[1], len, head_dim}, {len * head_dim, head_dim, 1});
-    add_norm(builder, Norm::kRms, norm.epsilon, rows, norm.weight, {}, rows);
+    add_norm(builder, Norm::kRms, norm.epsilon, {.input = rows, .weight = norm.weight, .output = rows});
 }
 
 std::array<std::string, 3> projection_names(const std::string &prefix) {

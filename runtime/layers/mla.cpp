@@ -74,7 +74,8 @@ Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm
     if (are_normalised_on_the_way(mla.layer, mla.batch * mla.len))
         return {heads_of(query, mla.heads()), latent, norm_of_latents};
     const View contents = slice(latent, 0, mla.rank());
-    add_norm(builder, Norm::kRms, norm_of_latents.epsilon, contents, norm_of_latents.weight, {}, contents);
+    add_norm(builder, Norm::kRms, norm_of_latents.epsilon,
+             {.input = contents, .weight = norm_of_latents.weight, .output = contents});
     return {heads_of(query, mla.heads()), latent, {}};
 }
 

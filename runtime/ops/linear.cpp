@@ -155,7 +155,7 @@ ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNo
     if (type == VKATTN_TYPE_NONE) type = tokens.tensor.type;
     View normed{contiguous(type, {shape[0], shape[1], shape[2]}), {}}; // so that the same kernels serve
     normed.source = builder.reserve_workspace(extent_bytes(normed.tensor));
-    add_norm(builder, Norm::kRms, norm.epsilon, tokens, norm.weight, {}, normed);
+    add_norm(builder, Norm::kRms, norm.epsilon, {.input = tokens, .weight = norm.weight, .output = normed});
     builder.barrier();
     return normed;
 }

@@ -2,7 +2,6 @@
 
 #include "runtime/device/grid.hpp"
 #include "runtime/ops/recurrent_states.hpp"
-#include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -22,25 +21,26 @@ static_assert(LINEAR_ATTENTION_MOST_DRAFTS == VKATTN_MAX_DRAFT_TOKENS);
 constexpr uint64_t kMostRecurrentTokens = 16;         // of a sequence: more are faster in chunks
 constexpr uint64_t kFactorBytes = uint64_t{64} << 20; // of a stretch of chunks, about
 
+struct LinearAttentionTensors : RecurrentTensors {
+    LINEAR_ATTENTION_OWN_TENSORS(VKATTN_TENSOR_MEMBER)
+    VKATTN_OPERATOR_TABLE(LinearAttentionTensors, LinearAttention, LINEAR_ATTENTION_TENSORS)
+};
+
+constexpr BindingSet kOfTokens =
+    binding_set({BINDING_LINEAR_ATTENTION_QUERY, BINDING_LINEAR_ATTENTION_KEY, BINDING_LINEAR_ATTENTION_VALUE,
+                 BINDING_LINEAR_ATTENTION_DECAY, BINDING_LINEAR_ATTENTION_BETA, BINDING_LINEAR_ATTENTION_CU_SEQLENS,
+                 BINDING_LINEAR_ATTENTION_FACTORS});
+constexpr BindingSet kOfStates =
+    ~kOfTokens | binding_set({BINDING_LINEAR_ATTENTION_CU_SEQLENS, BINDING_LINEAR_ATTENTION_FACTORS});
+
 struct LinearAttention {
-    View query, key, value, decay, beta, output, cu_seqlens;
-    RecurrentStates states;
-    uint32_t head_dim, v_head_dim, heads, sequences;
-    uint64_t longest, tokens; // tokens: of all sequences, at most
+    LinearAttentionTensors tensors;
+    RecurrentSequences sequences;
+    uint32_t head_dim, v_head_dim, heads;
+    uint64_t tokens; // of all sequences, at most
     bool is_delta, l2_norm;
     float scale;
 };
-
-vkattn_tensor checked_rows(const vkattn_tensor &given, const char *name) {
-    const vkattn_tensor tensor = checked_rank(given, name, 4);
-    require_float(tensor, name);
-    return tensor;
-}
-
-void require_rows(const vkattn_tensor &tensor, const char *name, uint64_t batch, uint64_t heads, uint64_t len,
-                  uint64_t size) {
-    require_shape(tensor, name, contiguous(tensor.type, {batch, heads, len, size}));
-}
 
 // [B,Hv,L], or with a size of channels.
 vkattn_tensor checked_numbers(const vkattn_tensor &given, const char *name, const vkattn_tensor &value,
@@ -56,42 +56,29 @@ vkattn_tensor checked_numbers(const vkattn_tensor &given, const char *name, cons
     return tensor;
 }
 
-void check_rows(const vkattn_linear_attention_desc &desc, LinearAttention &problem) {
-    const vkattn_tensor query = checked_rows(desc.query, "query"), key = checked_rows(desc.key, "key"),
-                        value = checked_rows(desc.value, "value"), output = checked_rows(desc.output, "output");
-    const uint64_t batch = query.shape[0], len = query.shape[2], size = query.shape[3];
+void check_rows(LinearAttention &problem) {
+    LinearAttentionTensors &tensors = problem.tensors;
+    check_tensors(tensors);
+    const vkattn_tensor &query = tensors.query.tensor, &value = tensors.value.tensor;
+    const uint64_t size = query.shape[3];
     require(size >= 1 && size <= LINEAR_ATTENTION_MOST_HEAD_DIM, "query: shape ", shape_text(query), ", heads of ",
             size, ", expected 1 to ", LINEAR_ATTENTION_MOST_HEAD_DIM);
-    require_rows(key, "key", batch, query.shape[1], len, size);
-    require_rows(value, "value", batch, value.shape[1], len, value.shape[3]);
     require(value.shape[1] == 0 || (query.shape[1] != 0 && value.shape[1] % query.shape[1] == 0),
             "value: ", value.shape[1], " heads, expected a multiple of query's ", query.shape[1]);
-    require_rows(output, "output", batch, value.shape[1], len, value.shape[3]);
-    require_no_overlap(output, "output");
-    problem.query = role_view(query, VKATTN_ROLE_QUERY);
-    problem.key = role_view(key, VKATTN_ROLE_KEY);
-    problem.value = role_view(value, VKATTN_ROLE_VALUE);
-    problem.output = role_view(output, VKATTN_ROLE_OUTPUT);
-    problem.decay = role_view(checked_numbers(desc.decay, "decay", value, size), VKATTN_ROLE_DECAY);
-    problem.beta = role_view(checked_numbers(desc.beta, "beta", value, 0), VKATTN_ROLE_BETA);
+    tensors.decay.tensor = checked_numbers(tensors.decay.tensor, "decay", value, size);
+    tensors.beta.tensor = checked_numbers(tensors.beta.tensor, "beta", value, 0);
     problem.head_dim = static_cast<uint32_t>(size);
     problem.v_head_dim = static_cast<uint32_t>(value.shape[3]);
     problem.heads = static_cast<uint32_t>(value.shape[1]);
 }
 
 void check_sequences(const vkattn_linear_attention_desc &desc, LinearAttention &problem) {
-    const vkattn_tensor &query = problem.query.tensor;
-    const vkattn_tensor bounds = checked_cu_seqlens(desc.cu_seqlens_q, "cu_seqlens_q", query, "query");
-    problem.cu_seqlens = role_view(bounds, VKATTN_ROLE_CU_SEQLENS_Q);
-    const bool packed = present(bounds);
-    require(packed || desc.max_seqlen_q == 0, "max_seqlen_q: ", desc.max_seqlen_q, " without cu_seqlens_q, expected 0");
-    problem.sequences = packed ? sequences_of(bounds) : static_cast<uint32_t>(query.shape[0]);
-    problem.longest = packed ? longest_sequence(desc.max_seqlen_q, "max_seqlen_q", query) : query.shape[2];
-    problem.tokens = packed ? query.shape[2] : query.shape[0] * query.shape[2];
+    const vkattn_tensor &query = problem.tensors.query.tensor;
+    const uint64_t shape[] = {problem.heads, problem.head_dim, problem.v_head_dim};
+    problem.sequences = check_recurrent(problem.tensors, query, "query", desc.max_seqlen_q, desc.states, shape);
+    problem.tokens = query.shape[0] * query.shape[2];
     require(problem.tokens <= kLargestSize, "query: shape ", shape_text(query), ", ", problem.tokens,
             " tokens, expected at most 2^29");
-    const uint64_t shape[] = {problem.heads, problem.head_dim, problem.v_head_dim};
-    problem.states = checked_states(desc.states, problem.sequences, problem.longest, shape);
 }
 
 LinearAttention check_linear_attention(const vkattn_linear_attention_desc &desc) {
@@ -102,7 +89,8 @@ LinearAttention check_linear_attention(const vkattn_linear_attention_desc &desc)
     require(desc.qk_l2norm <= 1, "qk_l2norm: ", desc.qk_l2norm, ", expected 0 or 1");
     require(std::isfinite(desc.scale), "scale: ", desc.scale, ", expected a finite number");
     LinearAttention problem{};
-    check_rows(desc, problem);
+    problem.tensors = LinearAttentionTensors::of(desc);
+    check_rows(problem);
     check_sequences(desc, problem);
     problem.is_delta = desc.rule == VKATTN_RULE_DELTA;
     problem.l2_norm = desc.qk_l2norm != 0;
@@ -110,26 +98,14 @@ LinearAttention check_linear_attention(const vkattn_linear_attention_desc &desc)
     return problem;
 }
 
-gpu::uvec4 strides_of(const View &view) {
-    gpu::uvec4 strides{};
-    for (uint32_t dim = 0; dim < view.tensor.rank; ++dim)
-        strides[dim] = static_cast<uint32_t>(view.tensor.strides[dim]);
-    return strides;
-}
-
 gpu::LinearAttentionParameters parameters_of(const LinearAttention &problem) {
     gpu::LinearAttentionParameters parameters{};
-    parameters.query_strides = strides_of(problem.query);
-    parameters.key_strides = strides_of(problem.key);
-    parameters.value_strides = strides_of(problem.value);
-    parameters.decay_strides = strides_of(problem.decay);
-    parameters.beta_strides = strides_of(problem.beta);
-    parameters.output_strides = strides_of(problem.output);
-    parameters.sequences = problem.sequences;
-    parameters.len = parameters.total = static_cast<uint32_t>(problem.query.tensor.shape[2]);
-    parameters.longest = static_cast<uint32_t>(problem.longest);
-    parameters.states = problem.states.states;
-    parameters.drafts = problem.states.drafts;
+    problem.tensors.describe(parameters);
+    parameters.sequences = problem.sequences.sequences;
+    parameters.len = parameters.total = static_cast<uint32_t>(problem.tensors.query.tensor.shape[2]);
+    parameters.longest = static_cast<uint32_t>(problem.sequences.longest);
+    parameters.states = problem.sequences.states;
+    parameters.drafts = problem.sequences.drafts;
     parameters.scale = problem.scale;
     parameters.epsilon = 1e-6f;
     return parameters;
@@ -137,53 +113,22 @@ gpu::LinearAttentionParameters parameters_of(const LinearAttention &problem) {
 
 gpu::LinearAttentionPush push_of(const LinearAttention &problem) {
     gpu::LinearAttentionPush push{};
-    push.group = static_cast<uint32_t>(problem.heads / problem.query.tensor.shape[1]);
+    push.group = static_cast<uint32_t>(problem.heads / problem.tensors.query.tensor.shape[1]);
     push.heads = problem.heads;
     return push;
 }
 
 gpu::LinearAttentionConstants constants_of(const LinearAttention &problem) {
+    const View &decay = problem.tensors.decay;
     gpu::LinearAttentionConstants constants;
-    constants.QUERY_FORMAT = format_of(problem.query.tensor);
-    constants.KEY_FORMAT = format_of(problem.key.tensor);
-    constants.VALUE_FORMAT = format_of(problem.value.tensor);
-    constants.OUTPUT_FORMAT = format_of(problem.output.tensor);
     constants.HEAD_DIM = problem.head_dim;
     constants.V_HEAD_DIM = problem.v_head_dim;
-    constants.DECAY = !present(problem.decay)          ? DECAY_NONE
-                      : problem.decay.tensor.rank == 3 ? DECAY_OF_HEAD
-                                                       : DECAY_OF_CHANNEL;
+    constants.DECAY = !present(decay) ? DECAY_NONE : decay.tensor.rank == 3 ? DECAY_OF_HEAD : DECAY_OF_CHANNEL;
     constants.IS_DELTA = problem.is_delta;
-    constants.HAS_BETA = present(problem.beta);
     constants.L2_NORM = problem.l2_norm;
-    constants.HAS_CU_SEQLENS = present(problem.cu_seqlens);
-    set_states(constants, problem.states);
-    constants.STATE_VECTORS = problem.v_head_dim % 4 == 0 && are_aligned(problem.states);
-    constants.QUERY_PAIRS = in_pairs(problem.query.tensor);
-    constants.KEY_PAIRS = in_pairs(problem.key.tensor);
-    constants.VALUE_PAIRS = in_pairs(problem.value.tensor);
-    constants.OUTPUT_PAIRS = in_pairs(problem.output.tensor);
+    constants.KEEPS_TOKEN_STATES = problem.sequences.keeps_tokens;
+    constants.STATE_VECTORS = problem.v_head_dim % 4 == 0 && are_aligned(problem.tensors);
     return constants;
-}
-
-void bind_inputs(PlanBuilder &builder, Step &step, const LinearAttention &problem) {
-    bind(builder, step, BINDING_LINEAR_ATTENTION_QUERY, problem.query);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_KEY, problem.key);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_VALUE, problem.value);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_DECAY, problem.decay);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_BETA, problem.beta);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_CU_SEQLENS, problem.cu_seqlens);
-}
-
-void bind_states(PlanBuilder &builder, Step &step, const LinearAttention &problem) {
-    const RecurrentStates &states = problem.states;
-    bind(builder, step, BINDING_LINEAR_ATTENTION_OUTPUT, problem.output);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_INITIAL, states.initial);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_FINAL, states.final);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_CU_SEQLENS, problem.cu_seqlens);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_SLOTS, states.slots);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_TOKEN_STATES, states.tokens);
-    bind(builder, step, BINDING_LINEAR_ATTENTION_ACCEPTED, states.accepted);
 }
 
 // Fours of columns, as many as the state has, up to so many.
@@ -214,7 +159,7 @@ void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const U
     while (rows_of() > kFewRows && constants.COLUMN_VECTORS * groups < kMostInvocations) groups *= 2;
     constants.ROWS = rows_of();
     constants.WORKGROUP_SIZE = constants.COLUMN_VECTORS * groups;
-    constants.STAGED_TOKENS = problem.longest == 1 ? 1 : 4;
+    constants.STAGED_TOKENS = problem.sequences.longest == 1 ? 1 : 4;
     while (shared_bytes(constants) > builder.context().caps().max_shared_memory_bytes && constants.COLUMN_VECTORS > 1) {
         if (constants.STAGED_TOKENS > 2) {
             constants.STAGED_TOKENS /= 2;
@@ -223,13 +168,11 @@ void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const U
         constants.COLUMN_VECTORS /= 2;
         constants.WORKGROUP_SIZE /= 2;
     }
-    Step &step = builder.add_step(shaders::linear_attention_recurrent, constants, push_of(problem));
+    Step &step = add_step(builder, shaders::linear_attention_recurrent, problem.tensors, constants, push_of(problem));
     step.uniforms = parameters;
-    step.groups = {tiles(problem.v_head_dim, 4 * constants.COLUMN_VECTORS), problem.heads, problem.sequences};
-    step.flops = flops_of_tokens(problem) + kFlopsOfElement * problem.sequences * problem.heads *
+    step.groups = {tiles(problem.v_head_dim, 4 * constants.COLUMN_VECTORS), problem.heads, problem.sequences.sequences};
+    step.flops = flops_of_tokens(problem) + kFlopsOfElement * problem.sequences.sequences * problem.heads *
                                                 static_cast<double>(problem.head_dim) * problem.v_head_dim;
-    bind_inputs(builder, step, problem);
-    bind_states(builder, step, problem);
 }
 
 // How the pass over chunks divides a head, and how many chunks a stretch has.
@@ -278,8 +221,8 @@ ChunkTiles chunk_tiles_of(const LinearAttention &problem, const DeviceCaps &caps
 // Numbers of chunks that sequences take at most, as layers/linear_attention/chunks.glsl counts them.
 uint64_t chunks_of(const LinearAttention &problem) {
     constexpr uint64_t kChunk = LINEAR_ATTENTION_CHUNK;
-    if (present(problem.cu_seqlens)) return problem.tokens / kChunk + problem.sequences;
-    return problem.sequences * std::max<uint64_t>(divide_up(problem.longest, kChunk), 1);
+    const auto &[sequences, longest, packed, states, drafts, keeps_tokens] = problem.sequences;
+    return packed ? problem.tokens / kChunk + sequences : sequences * std::max<uint64_t>(divide_up(longest, kChunk), 1);
 }
 
 View reserved(PlanBuilder &builder, uint64_t numbers) {
@@ -291,12 +234,12 @@ void add_chunked(PlanBuilder &builder, const LinearAttention &problem, const Uni
     const ChunkTiles chunk = chunk_tiles_of(problem, builder.context().caps());
     const uint64_t all = chunks_of(problem), each = std::min<uint64_t>(chunk.chunks_of_stretch, all);
     const uint64_t carried = uint64_t{problem.heads} * channels_of(problem) * round_up(problem.v_head_dim, 4u);
-    const View factors = reserved(builder, each * problem.heads * chunk.factors);
+    LinearAttentionTensors tensors = problem.tensors;
+    tensors.factors = reserved(builder, each * problem.heads * chunk.factors);
     std::array<View, 2> carries;
     if (each < all)
         for (View &carry : carries) carry = reserved(builder, carried);
     gpu::LinearAttentionConstants constants = constants_of(problem);
-    constants.HAS_TOKEN_STATES = 0;
     constants.COLUMN_VECTORS = chunk.column_vectors;
     constants.WORKGROUP_SIZE = chunk.invocations();
     const double flops = flops_of_tokens(problem) * static_cast<double>(each) / static_cast<double>(all);
@@ -306,23 +249,18 @@ void add_chunked(PlanBuilder &builder, const LinearAttention &problem, const Uni
         push.end_chunk = static_cast<uint32_t>(std::min(first + each, all));
         const uint32_t chunks = push.end_chunk - push.first_chunk;
         builder.barrier();
-        Step &within = builder.add_step(shaders::linear_attention_chunks, constants, push);
+        Step &within = add_step(builder, shaders::linear_attention_chunks, tensors, constants, push, kOfTokens);
         within.uniforms = parameters;
         within.groups = {chunks, problem.heads, 1};
         within.flops = flops;
-        bind_inputs(builder, within, problem);
-        bind(builder, within, BINDING_LINEAR_ATTENTION_FACTORS, factors);
         builder.barrier();
-        Step &pass = builder.add_step(shaders::linear_attention_states, constants, push);
+        tensors.carry_from = first != 0 ? carries[first / each % 2] : View{};
+        tensors.carry_to = push.end_chunk != all ? carries[first / each % 2 ^ 1] : View{};
+        Step &pass = add_step(builder, shaders::linear_attention_states, tensors, constants, push, kOfStates);
         pass.uniforms = parameters;
         pass.groups = {tiles(problem.v_head_dim, 4 * chunk.column_vectors), problem.heads,
-                       static_cast<uint32_t>(std::min<uint64_t>(problem.sequences, uint64_t{chunks} + 1))};
+                       static_cast<uint32_t>(std::min<uint64_t>(problem.sequences.sequences, uint64_t{chunks} + 1))};
         pass.flops = flops;
-        bind_states(builder, pass, problem);
-        bind(builder, pass, BINDING_LINEAR_ATTENTION_FACTORS, factors);
-        if (first != 0) bind(builder, pass, BINDING_LINEAR_ATTENTION_CARRY_FROM, carries[first / each % 2]);
-        if (push.end_chunk != all)
-            bind(builder, pass, BINDING_LINEAR_ATTENTION_CARRY_TO, carries[first / each % 2 ^ 1]);
     }
 }
 
@@ -330,28 +268,27 @@ void add_chunked(PlanBuilder &builder, const LinearAttention &problem, const Uni
 // where a dispatch would be too long, sequences go in chunks.
 bool is_chunked(const LinearAttention &problem, const DeviceCaps &caps, vkattn_linear_attention_form form) {
     constexpr uint64_t kMostOfCpu = 1024, kIterationsOfToken = 8;
-    if (problem.longest == 0) return false; // states alone
+    const uint64_t longest = problem.sequences.longest;
+    if (longest == 0) return false; // states alone
     if (form != VKATTN_FORM_AUTO) return form == VKATTN_FORM_CHUNKED;
     const bool is_cpu = caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const bool ends = caps.max_loop_iterations != 0 && problem.longest * kIterationsOfToken > caps.max_loop_iterations;
-    return problem.longest > (is_cpu && !ends ? kMostOfCpu : kMostRecurrentTokens);
+    const bool ends = caps.max_loop_iterations != 0 && longest * kIterationsOfToken > caps.max_loop_iterations;
+    return longest > (is_cpu && !ends ? kMostOfCpu : kMostRecurrentTokens);
 }
 
 } // namespace
 
 void plan_linear_attention(PlanBuilder &builder, const vkattn_linear_attention_desc &desc) {
     const LinearAttention problem = check_linear_attention(desc);
-    const RecurrentStates &states = problem.states;
-    for (const View &view :
-         {problem.query, problem.key, problem.value, problem.decay, problem.beta, problem.output, problem.cu_seqlens,
-          states.initial, states.final, states.slots, states.tokens, states.accepted})
-        allow_role(builder, view);
+    const RecurrentSequences &sequences = problem.sequences;
+    allow_roles(builder, problem.tensors);
     const bool chunked = is_chunked(problem, builder.context().caps(), desc.form);
-    require(!chunked || !states.keeps_tokens, "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
+    require(!chunked || !sequences.keeps_tokens,
+            "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
     builder.set_choice(VKATTN_KERNEL_AUTO, text(chunked ? "chunked: " : "recurrent: ", "sequences of at most ",
-                                                problem.longest, " tokens"));
-    if (problem.sequences == 0 || problem.heads == 0 || problem.v_head_dim == 0) return;
-    if (problem.longest == 0 && !present(states.final)) return;
+                                                sequences.longest, " tokens"));
+    if (sequences.sequences == 0 || problem.heads == 0 || problem.v_head_dim == 0) return;
+    if (sequences.longest == 0 && !present(problem.tensors.final_state)) return;
     const UniformSlot parameters = builder.keep_uniforms(parameters_of(problem));
     if (chunked)
         add_chunked(builder, problem, parameters);

@@ -1,6 +1,6 @@
 #include "runtime/ops/merge.hpp"
 
-#include "runtime/device/grid.hpp"
+#include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -13,19 +13,7 @@
 namespace vkattn {
 namespace {
 
-// A caller's description, checked; layouts normalised.
-struct Merge {
-    uint32_t parts;
-    vkattn_tensor partial_output, partial_log_sum_exp, output, log_sum_exp;
-    uint64_t partial_output_stride, partial_log_sum_exp_stride;
-    bool accumulates;
-};
-
-vkattn_tensor checked_output(const vkattn_tensor &given, const char *name) {
-    const vkattn_tensor tensor = checked_rank(given, name, 4);
-    require_float(tensor, name);
-    return tensor;
-}
+VKATTN_OPERATOR(Merge, MERGE_TENSORS)
 
 void require_rows(const vkattn_tensor &sums, const char *name, const vkattn_tensor &output) {
     const bool same = std::equal(sums.shape, sums.shape + 3, output.shape);
@@ -40,100 +28,76 @@ void require_stride(uint64_t stride, const char *name, uint32_t parts) {
 }
 
 // The whole of what lies in a region, as plain elements.
-View region_of(const vkattn_tensor &tensor, uint64_t stride, uint32_t parts, vkattn_role role) {
+View region_of(const View &of_part, uint64_t stride, uint32_t parts) {
+    const vkattn_tensor &tensor = of_part.tensor;
     const uint64_t elements = span_elements(tensor) + stride * (parts - 1);
-    View view = role_view(contiguous(tensor.type, {elements}), role);
+    View view{contiguous(tensor.type, {elements}), of_part.source};
     view.tensor.offset = tensor.offset;
     return view;
 }
 
-void copy_strides(const vkattn_tensor &tensor, uint32_t (&strides)[4]) {
-    for (uint32_t dim = 0; dim < tensor.rank; ++dim) strides[dim] = static_cast<uint32_t>(tensor.strides[dim]);
-}
-
-gpu::MergePush push_of(const Merge &merge) {
+gpu::MergePush push_of(const vkattn_merge_desc &desc, const vkattn_tensor &output) {
     gpu::MergePush push{};
-    copy_strides(merge.partial_output, push.partial_strides);
-    copy_strides(merge.partial_log_sum_exp, push.partial_sums_strides);
-    push.partial_sums_strides[3] = static_cast<uint32_t>(merge.partial_log_sum_exp_stride);
-    copy_strides(merge.output, push.output_strides);
-    push.part_stride = static_cast<uint32_t>(merge.partial_output_stride);
-    push.parts = merge.parts;
-    push.dims = static_cast<uint32_t>(merge.output.shape[3]);
-    push.heads = static_cast<uint32_t>(merge.output.shape[1]);
-    push.rows = static_cast<uint32_t>(merge.output.shape[2]);
+    push.log_sum_exp_part_stride = static_cast<uint32_t>(desc.partial_log_sum_exp_stride);
+    push.output_part_stride = static_cast<uint32_t>(desc.partial_output_stride);
+    push.parts = desc.part_count;
+    push.dims = static_cast<uint32_t>(output.shape[3]);
+    push.heads = static_cast<uint32_t>(output.shape[1]);
+    push.rows = static_cast<uint32_t>(output.shape[2]);
     return push;
 }
 
 // Some drivers bound the iterations of a shader's loops: the sets are looked through twice, and once more for each pair of
 // dims that an invocation joins.
-void require_loops(const DeviceCaps &caps, const Merge &merge) {
-    const uint64_t pairs = divide_up(merge.output.shape[3], uint64_t{2 * MERGE_WORKGROUP_SIZE});
+void require_loops(const DeviceCaps &caps, uint32_t parts, uint64_t dims) {
+    const uint64_t pairs = divide_up(dims, uint64_t{2 * MERGE_WORKGROUP_SIZE});
     const uint64_t most =
         (caps.max_loop_iterations - std::min<uint64_t>(caps.max_loop_iterations, pairs)) / (2 + pairs);
-    if (caps.max_loop_iterations != 0 && merge.parts > most)
-        fail(VKATTN_ERROR_UNSUPPORTED, "part_count: ", merge.parts, ", expected at most ", most, " ",
-             on_bounded_loops(caps));
+    if (caps.max_loop_iterations != 0 && parts > most)
+        fail(VKATTN_ERROR_UNSUPPORTED, "part_count: ", parts, ", expected at most ", most, " ", on_bounded_loops(caps));
 }
 
-Merge checked(const vkattn_merge_desc &desc) {
-    Merge merge{desc.part_count,
-                checked_output(desc.partial_output, "partial_output"),
-                checked_rank(desc.partial_log_sum_exp, "partial_log_sum_exp", 3),
-                checked_output(desc.output, "output"),
-                normalised(desc.log_sum_exp, "log_sum_exp"),
-                desc.partial_output_stride,
-                desc.partial_log_sum_exp_stride,
-                desc.accumulate != 0};
-    const vkattn_tensor &output = merge.output;
-    require(merge.parts >= 1, "part_count: 0, expected at least 1");
-    require_stride(merge.partial_output_stride, "partial_output_stride", merge.parts);
-    require_stride(merge.partial_log_sum_exp_stride, "partial_log_sum_exp_stride", merge.parts);
+MergeTensors checked(const vkattn_merge_desc &desc) {
+    MergeTensors tensors = MergeTensors::of(desc);
+    vkattn_tensor &partial_output = tensors.partial_output.tensor;
+    vkattn_tensor &partial_sums = tensors.partial_log_sum_exp.tensor, &sums = tensors.log_sum_exp.tensor;
+    const vkattn_tensor &output = tensors.output.tensor;
+    partial_output = checked_rank(partial_output, "partial_output", 4);
+    require_float(partial_output, "partial_output");
+    partial_sums = checked_rank(partial_sums, "partial_log_sum_exp", 3);
+    check_tensors(tensors);
+    sums = normalised(sums, "log_sum_exp");
+    require(desc.part_count >= 1, "part_count: 0, expected at least 1");
+    require_stride(desc.partial_output_stride, "partial_output_stride", desc.part_count);
+    require_stride(desc.partial_log_sum_exp_stride, "partial_log_sum_exp_stride", desc.part_count);
     require(output.shape[3] >= 1, "output: head size 0, expected at least 1");
-    require(std::equal(output.shape, output.shape + 4, merge.partial_output.shape), "partial_output: shape ",
-            shape_text(merge.partial_output), ", expected that of output, ", shape_text(output));
-    require_no_overlap(output, "output");
-    require_rows(merge.partial_log_sum_exp, "partial_log_sum_exp", output);
-    require(present(merge.log_sum_exp) || !merge.accumulates, "log_sum_exp: absent, expected it with accumulate");
-    if (!present(merge.log_sum_exp)) return merge;
-    require(merge.log_sum_exp.rank == 3, "log_sum_exp: rank ", merge.log_sum_exp.rank, ", expected 3");
-    require_rows(merge.log_sum_exp, "log_sum_exp", output);
-    require(is_contiguous(merge.log_sum_exp),
-            "log_sum_exp: strides are not those of a contiguous tensor, expected them to be");
-    return merge;
+    require(std::equal(output.shape, output.shape + 4, partial_output.shape), "partial_output: shape ",
+            shape_text(partial_output), ", expected that of output, ", shape_text(output));
+    require_rows(partial_sums, "partial_log_sum_exp", output);
+    require(present(sums) || desc.accumulate == 0, "log_sum_exp: absent, expected it with accumulate");
+    if (!present(sums)) return tensors;
+    require(sums.rank == 3, "log_sum_exp: rank ", sums.rank, ", expected 3");
+    require_rows(sums, "log_sum_exp", output);
+    require(is_contiguous(sums), "log_sum_exp: strides are not those of a contiguous tensor, expected them to be");
+    return tensors;
 }
 
 } // namespace
 
 void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
-    const Merge merge = checked(desc);
-    if (is_empty(merge.output)) {
-        const auto allow = [&](const vkattn_tensor &tensor, vkattn_role role) {
-            allow_role(builder, role_view(tensor, role));
-        };
-        allow(merge.partial_output, VKATTN_ROLE_PARTIAL_OUTPUT);
-        allow(merge.partial_log_sum_exp, VKATTN_ROLE_PARTIAL_LOG_SUM_EXP);
-        allow(merge.output, VKATTN_ROLE_OUTPUT);
-        allow(merge.log_sum_exp, VKATTN_ROLE_LOG_SUM_EXP);
-        return;
-    }
-    require_loops(builder.context().caps(), merge);
+    const MergeTensors tensors = checked(desc);
+    const vkattn_tensor &output = tensors.output.tensor;
+    if (is_empty(output)) return allow_roles(builder, tensors);
+    require_loops(builder.context().caps(), desc.part_count, output.shape[3]);
     gpu::MergeConstants constants;
-    constants.PARTIAL_FORMAT = format_of(merge.partial_output);
-    constants.OUTPUT_FORMAT = format_of(merge.output);
-    constants.OUTPUT_PAIRS = in_pairs(merge.output);
-    constants.ACCUMULATES = merge.accumulates;
-    constants.HAS_LOG_SUM_EXP = present(merge.log_sum_exp);
-    Step &step = builder.add_step(shaders::merge, constants, push_of(merge));
-    for (uint32_t axis = 0; axis < 3; ++axis) step.groups[axis] = tiles(merge.output.shape[2 - axis], 1);
-    step.flops = kFlopsOfElement * merge.parts * static_cast<double>(extent_elements(merge.output));
+    constants.ACCUMULATES = desc.accumulate != 0;
+    Step &step = add_step(builder, shaders::merge, tensors, constants, push_of(desc, output));
     bind(builder, step, BINDING_MERGE_PARTIAL_OUTPUT,
-         region_of(merge.partial_output, merge.partial_output_stride, merge.parts, VKATTN_ROLE_PARTIAL_OUTPUT));
+         region_of(tensors.partial_output, desc.partial_output_stride, desc.part_count));
     bind(builder, step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP,
-         region_of(merge.partial_log_sum_exp, merge.partial_log_sum_exp_stride, merge.parts,
-                   VKATTN_ROLE_PARTIAL_LOG_SUM_EXP));
-    bind(builder, step, BINDING_MERGE_OUTPUT, role_view(merge.output, VKATTN_ROLE_OUTPUT));
-    bind(builder, step, BINDING_MERGE_LOG_SUM_EXP, role_view(merge.log_sum_exp, VKATTN_ROLE_LOG_SUM_EXP));
+         region_of(tensors.partial_log_sum_exp, desc.partial_log_sum_exp_stride, desc.part_count));
+    for (uint32_t axis = 0; axis < 3; ++axis) step.groups[axis] = tiles(output.shape[2 - axis], 1);
+    step.flops = kFlopsOfElement * desc.part_count * static_cast<double>(extent_elements(output));
 }
 
 } // namespace vkattn

@@ -1,5 +1,6 @@
 #include "runtime/ops/recurrent_states.hpp"
 
+#include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
@@ -41,10 +42,23 @@ uint64_t count_of(const vkattn_recurrent_states &given, uint64_t sequences) {
     return given.draft_tokens != 0 ? given.token_states.shape[0] / given.draft_tokens : 0;
 }
 
+RecurrentSequences check_packing(RecurrentTensors &tensors, const vkattn_tensor &rows, const char *name,
+                                 uint32_t max_seqlen_q) {
+    vkattn_tensor &bounds = tensors.cu_seqlens_q.tensor;
+    bounds = checked_cu_seqlens(bounds, "cu_seqlens_q", rows, name);
+    const bool packed = present(bounds);
+    require(packed || max_seqlen_q == 0, "max_seqlen_q: ", max_seqlen_q, " without cu_seqlens_q, expected 0");
+    return {.sequences = packed ? sequences_of(bounds) : static_cast<uint32_t>(rows.shape[0]),
+            .longest = packed ? longest_sequence(max_seqlen_q, "max_seqlen_q", rows) : rows.shape[2],
+            .packed = packed};
+}
+
 } // namespace
 
-RecurrentStates checked_states(const vkattn_recurrent_states &given, uint64_t sequences, uint64_t longest,
-                               std::span<const uint64_t> shape) {
+RecurrentSequences check_recurrent(RecurrentTensors &tensors, const vkattn_tensor &rows, const char *name,
+                                   uint32_t max_seqlen_q, const vkattn_recurrent_states &given,
+                                   std::span<const uint64_t> shape) {
+    RecurrentSequences checked = check_packing(tensors, rows, name, max_seqlen_q);
     require_no_extensions(given.next, "states");
     const bool has_tokens = present(given.token_states);
     require(!has_tokens || (given.draft_tokens >= 1 && given.draft_tokens <= VKATTN_MAX_DRAFT_TOKENS),
@@ -52,26 +66,23 @@ RecurrentStates checked_states(const vkattn_recurrent_states &given, uint64_t se
     require(has_tokens || !present(given.accepted), "accepted: given without token_states, expected both");
     require(has_tokens || given.draft_tokens == 0, "draft_tokens: ", given.draft_tokens,
             " without token_states, expected 0");
-    const uint64_t states = count_of(given, sequences);
-    RecurrentStates checked;
+    const uint64_t states = count_of(given, checked.sequences);
     checked.states = static_cast<uint32_t>(states);
     checked.drafts = given.draft_tokens;
-    checked.initial =
-        role_view(checked_state(given.initial_state, "initial_state", states, shape), VKATTN_ROLE_INITIAL_STATE);
-    checked.final = role_view(checked_state(given.final_state, "final_state", states, shape), VKATTN_ROLE_FINAL_STATE);
-    checked.slots = role_view(checked_numbers(given.state_slots, "state_slots", sequences), VKATTN_ROLE_STATE_SLOTS);
-    checked.tokens = role_view(checked_state(given.token_states, "token_states", states * given.draft_tokens, shape),
-                               VKATTN_ROLE_TOKEN_STATES);
-    checked.accepted = role_view(checked_numbers(given.accepted, "accepted", sequences), VKATTN_ROLE_ACCEPTED);
-    checked.keeps_tokens = has_tokens && longest <= given.draft_tokens;
+    checked.keeps_tokens = has_tokens && checked.longest <= given.draft_tokens;
+    tensors.initial_state.tensor = checked_state(given.initial_state, "initial_state", states, shape);
+    tensors.final_state.tensor = checked_state(given.final_state, "final_state", states, shape);
+    tensors.state_slots.tensor = checked_numbers(given.state_slots, "state_slots", checked.sequences);
+    tensors.token_states.tensor = checked_state(given.token_states, "token_states", states * given.draft_tokens, shape);
+    tensors.accepted.tensor = checked_numbers(given.accepted, "accepted", checked.sequences);
     require(!has_tokens || checked.keeps_tokens || present(given.accepted), "token_states: sequences of up to ",
-            longest, " tokens, expected at most draft_tokens, ", given.draft_tokens,
+            checked.longest, " tokens, expected at most draft_tokens, ", given.draft_tokens,
             ": max_seqlen_q says so of packed ones");
     return checked;
 }
 
-bool are_aligned(const RecurrentStates &states) {
-    return std::ranges::all_of(std::array{states.initial, states.final, states.tokens},
+bool are_aligned(const RecurrentTensors &tensors) {
+    return std::ranges::all_of(std::array{tensors.initial_state, tensors.final_state, tensors.token_states},
                                [](const View &view) { return view.tensor.offset % 4 == 0; });
 }
 

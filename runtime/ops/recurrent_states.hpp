@@ -1,34 +1,33 @@
 #pragma once
 
-#include "runtime/plan/builder.hpp"
+#include "runtime/ops/tokens.hpp"
+#include "shaders/interface/recurrent_states.h"
 
 #include <span>
 
 namespace vkattn {
 
-// States of sequences that callers describe (vkattn_recurrent_states), checked.
-struct RecurrentStates {
-    View initial, final, slots, tokens, accepted; // each may be absent
-    uint32_t states = 0;                          // of initial and final
-    uint32_t drafts = 0;                          // tokens of a state in `tokens`
-    bool keeps_tokens = false;                    // `tokens` are written
+// Of operators over tokens that carry states from sequence to sequence. Each may be absent.
+struct RecurrentTensors {
+    RECURRENT_TENSORS(VKATTN_TENSOR_MEMBER, RECURRENT, 0)
 };
 
-// shape: of one state. longest: tokens of a sequence. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member.
-RecurrentStates checked_states(const vkattn_recurrent_states &given, uint64_t sequences, uint64_t longest,
-                               std::span<const uint64_t> shape);
+struct RecurrentSequences {
+    uint32_t sequences = 0;
+    uint64_t longest = 0; // tokens of a sequence
+    bool packed = false;
+    uint32_t states = 0;       // of initial_state and final_state
+    uint32_t drafts = 0;       // tokens of a state in token_states
+    bool keeps_tokens = false; // token_states are written
+};
 
-// Tells a kernel's constants which of them there are.
-template <class Constants>
-void set_states(Constants &constants, const RecurrentStates &states) {
-    constants.HAS_INITIAL = present(states.initial);
-    constants.HAS_FINAL = present(states.final);
-    constants.HAS_SLOTS = present(states.slots);
-    constants.HAS_TOKEN_STATES = states.keeps_tokens;
-    constants.HAS_ACCEPTED = present(states.accepted);
-}
+// What callers say of the sequences of rows [B,H,L,D], called `name`, packed or not, and of their states. Checks their tensors, and
+// fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member. shape: of one state.
+RecurrentSequences check_recurrent(RecurrentTensors &tensors, const vkattn_tensor &rows, const char *name,
+                                   uint32_t max_seqlen_q, const vkattn_recurrent_states &states,
+                                   std::span<const uint64_t> shape);
 
 // Whether the numbers of states begin at sixteen bytes wherever their last size is a multiple of four.
-bool are_aligned(const RecurrentStates &states);
+bool are_aligned(const RecurrentTensors &tensors);
 
 } // namespace vkattn

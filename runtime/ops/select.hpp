@@ -1,8 +1,11 @@
 #pragma once
 
-#include "runtime/plan/builder.hpp"
+#include "runtime/emit/operator_tensors.hpp"
+#include "shaders/interface/select.h"
 
 namespace vkattn {
+
+VKATTN_OPERATOR(Select, SELECT_TENSORS)
 
 // Rows of ranks (shaders/common/rank.glsl), and the indices that they stand for; without indices each stands for itself.
 struct Ranked {

@@ -6,6 +6,7 @@
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace vkattn {
 namespace {
@@ -42,6 +43,75 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
     require_float(tensor, name);
     require(tensor.rank == 1 && tensor.shape[0] == size && is_contiguous(tensor), name, ": shape ", shape_text(tensor),
             ", expected [", size, "] contiguous");
+    return tensor;
+}
+
+namespace {
+
+// Of the type, of the row's dims.
+vkattn_tensor expected_of(const TensorRow &row, vkattn_type type, const vkattn_tensor &given, Sizes &sizes) {
+    vkattn_tensor expected = contiguous(type, {0, 0, 0, 0});
+    expected.rank = static_cast<uint32_t>(std::strlen(row.dims));
+    for (uint32_t dim = 0; dim < 4; ++dim) {
+        if (dim >= expected.rank) {
+            expected.shape[dim] = 0;
+            continue;
+        }
+        uint64_t &size = sizes[row.dims[dim]];
+        if (size == kAnySize && dim < given.rank) size = given.shape[dim];
+        expected.shape[dim] = size;
+    }
+    return expected;
+}
+
+vkattn_tensor checked_tokens_by(const TensorRow &row, const vkattn_tensor &given, Sizes &sizes) {
+    uint64_t &batch = sizes[row.dims[0]], &len = sizes[row.dims[1]], &width = sizes[row.dims[2]];
+    if (width == kAnySize) width = checked_rank(given, row.name, 3).shape[2];
+    const vkattn_tensor tokens = checked_tokens(given, row.name, batch, len, width);
+    batch = tokens.shape[0];
+    len = tokens.shape[1];
+    return tokens;
+}
+
+vkattn_tensor checked_rows_by(const TensorRow &row, const vkattn_tensor &given, Sizes &sizes) {
+    const vkattn_tensor rows = checked_rank(given, row.name, 4);
+    require_float(rows, row.name);
+    require_shape(rows, row.name, expected_of(row, rows.type, rows, sizes));
+    return rows;
+}
+
+vkattn_tensor checked_form(const TensorRow &row, const vkattn_tensor &given, Sizes &sizes) {
+    const auto expected = [&](vkattn_type type) { return expected_of(row, type, given, sizes); };
+    switch (row.form) {
+    case TensorForm::kOwn:
+        return given;
+    case TensorForm::kOptionalTokens:
+        if (!present(given)) return given;
+        [[fallthrough]];
+    case TensorForm::kTokens:
+        return checked_tokens_by(row, given, sizes);
+    case TensorForm::kVector:
+        return checked_vector(given, row.name, sizes[row.dims[0]]);
+    case TensorForm::kRows:
+        return checked_rows_by(row, given, sizes);
+    case TensorForm::kI32:
+        return checked_optional(given, row.name, expected(VKATTN_TYPE_I32));
+    case TensorForm::kF32:
+        return checked_optional(given, row.name, expected(VKATTN_TYPE_F32));
+    case TensorForm::kContiguousI32:
+        return checked_contiguous(given, row.name, expected(VKATTN_TYPE_I32));
+    case TensorForm::kContiguousF32:
+        return checked_contiguous(given, row.name, expected(VKATTN_TYPE_F32));
+    }
+    return given;
+}
+
+} // namespace
+
+vkattn_tensor checked_by(const TensorRow &row, const vkattn_tensor &given, Sizes &sizes) {
+    const vkattn_tensor tensor = checked_form(row, given, sizes);
+    if (row.form != TensorForm::kOwn && row.access == TensorAccess::kWritten && present(tensor))
+        require_no_overlap(tensor, row.name);
     return tensor;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "runtime/plan/builder.hpp"
+#include "runtime/emit/operator_tensors.hpp"
+
+#include <array>
 
 namespace vkattn {
 
@@ -18,6 +20,30 @@ vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, 
 
 // The tensor, normalised; fails, naming it, unless it is absent or floats [size], contiguous.
 vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint64_t size);
+
+// Sizes of an operator by the letters of its tensors' dims.
+class Sizes {
+  public:
+    Sizes(std::initializer_list<std::pair<char, uint64_t>> known = {}) {
+        sizes_.fill(kAnySize);
+        for (const auto &[letter, size] : known) (*this)[letter] = size;
+    }
+    uint64_t &operator[](char letter) { return sizes_[static_cast<size_t>(letter - 'A')]; }
+
+  private:
+    std::array<uint64_t, 26> sizes_;
+};
+
+// What the row says of the tensor; sizes that were not known are the tensor's. Fails as the functions above do.
+vkattn_tensor checked_by(const TensorRow &row, const vkattn_tensor &given, Sizes &sizes);
+
+// Checks an operator's tensors in the order of its table, all but those that it checks itself.
+template <class Tensors>
+Sizes check_tensors(Tensors &tensors, Sizes sizes = {}) {
+    for (const auto &row : Tensors::table())
+        (tensors.*row.member).tensor = checked_by(row, (tensors.*row.member).tensor, sizes);
+    return sizes;
+}
 
 // The grid of a kernel that gives each token of [B,L,N] a workgroup.
 void set_token_grid(Step &step, const vkattn_tensor &tokens);

@@ -7,7 +7,6 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "shaders/interface/select.h"
 #include "vkattn_shaders/table.hpp"
 
 #include <bit>
@@ -26,48 +25,37 @@ uint64_t checked_k(const vkattn_top_k_desc &desc, uint64_t width) {
     return given.shape[2];
 }
 
-void add_sort(PlanBuilder &builder, const Ranked &selected, const View &values, const View &indices) {
+void add_sort(PlanBuilder &builder, const SelectTensors &tensors) {
+    const vkattn_tensor &ranks = tensors.ranks.tensor;
+    const vkattn_tensor &shape = present(tensors.values) ? tensors.values.tensor : tensors.indices.tensor;
     gpu::SelectPush push{};
-    push.width = static_cast<uint32_t>(selected.ranks.tensor.shape[1]);
-    const vkattn_tensor &shape = present(values) ? values.tensor : indices.tensor;
+    push.width = static_cast<uint32_t>(ranks.shape[1]);
     push.positions = static_cast<uint32_t>(shape.shape[1]);
-    for (uint32_t dim = 0; dim < 2; ++dim) push.output_strides[dim] = static_cast<uint32_t>(shape.strides[dim]);
+    copy_strides(shape, push.output_strides);
     gpu::SelectConstants constants;
-    constants.OUTPUT_FORMAT = format_of(values.tensor);
-    constants.HAS_INDICES = present(indices) ? 1 : 0;
     constants.SORTED_LEN = std::bit_ceil(std::max(push.width, 2u));
-    Step &step = builder.add_step(shaders::sort_selected, constants, push);
-    const uint64_t rows = selected.ranks.tensor.shape[0];
-    step.groups = {tiles(rows, 1), 1, 1};
-    step.flops =
-        kFlopsOfElement * static_cast<double>(rows) * constants.SORTED_LEN * std::bit_width(constants.SORTED_LEN);
-    bind(builder, step, BINDING_SELECT_RANKS, selected.ranks);
-    bind(builder, step, BINDING_SELECT_INDICES, selected.indices);
-    bind(builder, step, BINDING_SELECT_OUTPUT, values);
-    bind(builder, step, BINDING_SELECT_TO_INDICES, indices);
+    Step &step = add_step(builder, shaders::sort_selected, tensors, constants, push);
+    step.groups = {tiles(ranks.shape[0], 1), 1, 1};
+    step.flops = kFlopsOfElement * static_cast<double>(ranks.shape[0]) * constants.SORTED_LEN *
+                 std::bit_width(constants.SORTED_LEN);
 }
 
 } // namespace
 
 void plan_top_k(PlanBuilder &builder, const vkattn_top_k_desc &desc) {
-    const vkattn_tensor given = checked_rank(desc.input, "input", 3);
-    const vkattn_tensor input = checked_tokens(given, "input", kAnySize, kAnySize, given.shape[2]);
-    const uint64_t k = checked_k(desc, input.shape[2]);
-    View values, indices;
-    if (present(desc.values)) {
-        const vkattn_tensor checked = checked_tokens(desc.values, "values", input.shape[0], input.shape[1], k);
-        require_no_overlap(checked, "values");
-        values = role_view(checked, VKATTN_ROLE_OUTPUT);
-    }
-    const vkattn_tensor expected = contiguous(VKATTN_TYPE_I32, {input.shape[0], input.shape[1], k});
-    indices = role_view(checked_contiguous(desc.indices, "indices", expected), VKATTN_ROLE_INDICES);
-    for (const View &view : {role_view(input, VKATTN_ROLE_INPUT), values, indices}) allow_role(builder, view);
+    SelectTensors tensors = SelectTensors::of(desc);
+    const uint64_t k = checked_k(desc, checked_rank(desc.input, "input", 3).shape[2]);
+    check_tensors(tensors, {{'K', k}});
+    const vkattn_tensor &input = tensors.input.tensor;
+    allow_roles(builder, tensors);
     if (input.shape[0] * input.shape[1] == 0) return;
     for (const Shader *shader : {&shaders::select, &shaders::sort_selected}) require_right(builder, *shader);
-    const Ranked selected =
-        add_select(builder, role_view(input, VKATTN_ROLE_INPUT), {}, static_cast<uint32_t>(k), {}, true);
+    const Ranked selected = add_select(builder, tensors.input, {}, static_cast<uint32_t>(k), {}, true);
     builder.barrier();
-    add_sort(builder, selected, values, indices);
+    add_sort(builder, {.ranks = selected.ranks,
+                       .from_indices = selected.indices,
+                       .indices = tensors.indices,
+                       .values = tensors.values});
 }
 
 } // namespace vkattn

@@ -4,14 +4,17 @@
 
 #include "common.h"
 
+/* parts: uint [B,L,parts,2], the key and the index of each part's greatest */
+#define ARGMAX_TENSORS(X)                                                                                              \
+    X(ARGMAX, 0, input, INPUT, INPUT, Read, Tokens, BLN)                                                               \
+    X(ARGMAX, 1, tokens, TOKENS, TOKENS, Written, I32, BL)                                                             \
+    X(ARGMAX, 2, values, VALUES, OUTPUT, Written, F32, BL)                                                             \
+    X(ARGMAX, 3, parts, PARTS, WORKSPACE, Written, Own, ANY)
+VKATTN_BINDINGS(ARGMAX_TENSORS)
+
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
-
-#define BINDING_ARGMAX_INPUT 0
-#define BINDING_ARGMAX_TOKENS 1
-#define BINDING_ARGMAX_VALUES 2
-#define BINDING_ARGMAX_PARTS 3 /* of the workspace: uint [B,L,parts,2], the key and the index of each part's greatest */
 
 #define ARGMAX_WORKGROUP_SIZE 128 /* a power of two */
 #define ARGMAX_PART_ELEMENTS 8192 /* of a row, that one workgroup looks at */
@@ -29,8 +32,8 @@ struct ArgmaxPush {
     uint parts;            /* of a row */
     uint rows;             /* L */
     uint input_strides[2]; /* batch, position */
-    uint token_strides[2];
-    uint value_strides[2];
+    uint tokens_strides[2];
+    uint values_strides[2];
 };
 
 #ifdef __cplusplus

@@ -56,9 +56,6 @@
 
 #ifdef __cplusplus
 namespace vkattn {
-#define VKATTN_NUMBER(NAME, value) constexpr gpu::uint NAME = value;
-#else
-#define VKATTN_NUMBER(NAME, value) const uint NAME = value;
 #endif
 
 /* FEATURE_NAME is for the constant FEATURES, MORE_FEATURE_NAME for MORE_FEATURES; one of them is 0. */

@@ -3,21 +3,19 @@
 #define VKATTN_INTERFACE_CAUSAL_CONV1D_H
 
 #include "common.h"
+#include "recurrent_states.h"
+
+#define CAUSAL_CONV1D_OWN_TENSORS(X)                                                                                   \
+    X(CAUSAL_CONV1D, 0, input, INPUT, INPUT, Read, Tokens, BLN)                                                        \
+    X(CAUSAL_CONV1D, 1, weight, WEIGHT, WEIGHT, Read, Own, NK)                                                         \
+    X(CAUSAL_CONV1D, 2, bias, BIAS, BIAS, Read, Vector, N)                                                             \
+    X(CAUSAL_CONV1D, 3, output, OUTPUT, OUTPUT, Written, Tokens, BLN)
+#define CAUSAL_CONV1D_TENSORS(X) CAUSAL_CONV1D_OWN_TENSORS(X) RECURRENT_TENSORS(X, CAUSAL_CONV1D, 4)
+VKATTN_BINDINGS(CAUSAL_CONV1D_TENSORS)
 
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
-
-#define BINDING_CAUSAL_CONV1D_INPUT 0
-#define BINDING_CAUSAL_CONV1D_WEIGHT 1
-#define BINDING_CAUSAL_CONV1D_BIAS 2
-#define BINDING_CAUSAL_CONV1D_OUTPUT 3
-#define BINDING_CAUSAL_CONV1D_INITIAL 4
-#define BINDING_CAUSAL_CONV1D_FINAL 5
-#define BINDING_CAUSAL_CONV1D_CU_SEQLENS 6
-#define BINDING_CAUSAL_CONV1D_SLOTS 7
-#define BINDING_CAUSAL_CONV1D_TOKEN_STATES 8
-#define BINDING_CAUSAL_CONV1D_ACCEPTED 9
 
 #define CAUSAL_CONV1D_WORKGROUP_SIZE 64
 #define CAUSAL_CONV1D_TOKENS 16   /* of an invocation: at least those whose states are kept */
@@ -36,7 +34,7 @@ namespace vkattn::gpu {
     X(8, HAS_FINAL, 0)                                                                                                 \
     X(9, HAS_CU_SEQLENS, 0)                                                                                            \
     X(10, HAS_SLOTS, 0)                                                                                                \
-    X(11, HAS_TOKEN_STATES, 0)                                                                                         \
+    X(11, KEEPS_TOKEN_STATES, 0)                                                                                       \
     X(12, HAS_ACCEPTED, 0)
 
 struct CausalConv1dPush {

@@ -2,7 +2,17 @@
  * folder are read by GLSL and by C++.
  * A constant list is an X-macro of (id, NAME, default), in the order of the ids from 0 on. In GLSL it declares the
  * specialisation constants, in C++ a struct of them: constant id n is the struct's n-th member. HEADER_interface is what
- * the shaders of a header share; a line of the variant table names the header. */
+ * the shaders of a header share; a line of the variant table names the header.
+ *
+ * A tensor list is an X-macro too, the operator's table, a line each tensor:
+ * X(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims)
+ *   name    of the member of the operator's description, and in messages; its strides are pushed as name_strides
+ *   NAME    of the constants NAME_FORMAT, NAME_PAIRS and HAS_NAME: those of these that the operator has
+ *   ROLE    VKATTN_ROLE_ROLE is where callers bind it; WORKSPACE: the plan does
+ *   Access  Read or Written
+ *   Form    what is checked of it: TensorForm in runtime/emit/operator_tensors.hpp
+ *   dims    a letter each; what has one letter has one size
+ * In GLSL it declares the bindings, BINDING_OPERATOR_NAME; in C++ those and, by VKATTN_OPERATOR, the struct of the tensors. */
 #ifndef VKATTN_INTERFACE_COMMON_H
 #define VKATTN_INTERFACE_COMMON_H
 
@@ -40,6 +50,19 @@ struct Interface {
 #else
 #define VKATTN_CONSTANT(id, NAME, default_value) layout(constant_id = id) const uint NAME = default_value;
 #endif
+
+#ifdef __cplusplus
+#define VKATTN_NUMBER(NAME, value) constexpr ::vkattn::gpu::uint NAME = value;
+#define VKATTN_BINDINGS(LIST)                                                                                          \
+    namespace vkattn {                                                                                                 \
+    LIST(VKATTN_BINDING)                                                                                               \
+    }
+#else
+#define VKATTN_NUMBER(NAME, value) const uint NAME = value;
+#define VKATTN_BINDINGS(LIST) LIST(VKATTN_BINDING)
+#endif
+#define VKATTN_BINDING(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims)                                        \
+    VKATTN_NUMBER(BINDING_##OPERATOR##_##NAME, binding)
 
 /* of every module that unpacks f16, beside those of its list: the device's trait of that name */
 #define CONSTANT_UNPACKS_HALVES 63

@@ -4,13 +4,15 @@
 
 #include "common.h"
 
+#define EMBEDDING_TENSORS(X)                                                                                           \
+    X(EMBEDDING, 0, tokens, TOKENS, TOKENS, Read, Own, BL)                                                             \
+    X(EMBEDDING, 1, weight, WEIGHT, WEIGHT, Read, Own, RN)                                                             \
+    X(EMBEDDING, 2, output, OUTPUT, OUTPUT, Written, Tokens, BLN)
+VKATTN_BINDINGS(EMBEDDING_TENSORS)
+
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
-
-#define BINDING_EMBEDDING_TOKENS 0
-#define BINDING_EMBEDDING_WEIGHT 1
-#define BINDING_EMBEDDING_OUTPUT 2
 
 #define EMBEDDING_WORKGROUP_SIZE 64
 
@@ -26,7 +28,7 @@ struct EmbeddingPush {
     uint first_row; /* of this dispatch's part of it, and how many */
     uint part_rows;
     uint features;
-    uint token_strides[2]; /* batch, position */
+    uint tokens_strides[2]; /* batch, position */
     uint row_stride;
     uint output_strides[2];
 };

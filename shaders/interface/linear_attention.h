@@ -3,28 +3,27 @@
 #define VKATTN_INTERFACE_LINEAR_ATTENTION_H
 
 #include "common.h"
+#include "recurrent_states.h"
+
+/* Of the workspace: factors of each chunk and value head, see layers/linear_attention/factors.glsl; carries, [Hv,Dk,Dv]: the state of the
+ * sequence that two stretches share. */
+#define LINEAR_ATTENTION_OWN_TENSORS(X)                                                                                \
+    X(LINEAR_ATTENTION, 0, query, QUERY, QUERY, Read, Rows, BKLD)                                                      \
+    X(LINEAR_ATTENTION, 1, key, KEY, KEY, Read, Rows, BKLD)                                                            \
+    X(LINEAR_ATTENTION, 2, value, VALUE, VALUE, Read, Rows, BHLV)                                                      \
+    X(LINEAR_ATTENTION, 3, decay, DECAY, DECAY, Read, Own, BHLD)                                                       \
+    X(LINEAR_ATTENTION, 4, beta, BETA, BETA, Read, Own, BHL)                                                           \
+    X(LINEAR_ATTENTION, 5, output, OUTPUT, OUTPUT, Written, Rows, BHLV)                                                \
+    X(LINEAR_ATTENTION, 12, factors, FACTORS, WORKSPACE, Written, Own, ANY)                                            \
+    X(LINEAR_ATTENTION, 13, carry_from, CARRY_FROM, WORKSPACE, Read, Own, ANY)                                         \
+    X(LINEAR_ATTENTION, 14, carry_to, CARRY_TO, WORKSPACE, Written, Own, ANY)
+#define LINEAR_ATTENTION_TENSORS(X) LINEAR_ATTENTION_OWN_TENSORS(X) RECURRENT_TENSORS(X, LINEAR_ATTENTION, 6)
+VKATTN_BINDINGS(LINEAR_ATTENTION_TENSORS)
 
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
 
-#define BINDING_LINEAR_ATTENTION_QUERY 0
-#define BINDING_LINEAR_ATTENTION_KEY 1
-#define BINDING_LINEAR_ATTENTION_VALUE 2
-#define BINDING_LINEAR_ATTENTION_DECAY 3
-#define BINDING_LINEAR_ATTENTION_BETA 4
-#define BINDING_LINEAR_ATTENTION_OUTPUT 5
-#define BINDING_LINEAR_ATTENTION_INITIAL 6
-#define BINDING_LINEAR_ATTENTION_FINAL 7
-#define BINDING_LINEAR_ATTENTION_CU_SEQLENS 8
-#define BINDING_LINEAR_ATTENTION_SLOTS 9
-#define BINDING_LINEAR_ATTENTION_TOKEN_STATES 10
-#define BINDING_LINEAR_ATTENTION_ACCEPTED 11
-#define BINDING_LINEAR_ATTENTION_FACTORS                                                                               \
-    12 /* of the workspace: of each chunk and value head, see layers/linear_attention/factors.glsl */
-#define BINDING_LINEAR_ATTENTION_CARRY_FROM                                                                            \
-    13 /* of the workspace: [Hv,Dk,Dv], the state of the sequence that two stretches share */
-#define BINDING_LINEAR_ATTENTION_CARRY_TO 14
 #define LINEAR_ATTENTION_BINDINGS 16 /* the uniform block's number */
 
 #define LINEAR_ATTENTION_MOST_DRAFTS 16    /* tokens of a sequence whose states are kept */
@@ -56,7 +55,7 @@ namespace vkattn::gpu {
     X(12, HAS_FINAL, 0)                                                                                                \
     X(13, HAS_CU_SEQLENS, 0)                                                                                           \
     X(14, HAS_SLOTS, 0)                                                                                                \
-    X(15, HAS_TOKEN_STATES, 0)                                                                                         \
+    X(15, KEEPS_TOKEN_STATES, 0)                                                                                       \
     X(16, HAS_ACCEPTED, 0)                                                                                             \
     X(17, STATE_VECTORS, 0)                                                                                            \
     X(18, QUERY_PAIRS, 0)                                                                                              \

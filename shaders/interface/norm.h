@@ -4,16 +4,18 @@
 
 #include "common.h"
 
+#define NORM_TENSORS(X)                                                                                                \
+    X(NORM, 0, input, INPUT, INPUT, Read, Tokens, BLN)                                                                 \
+    X(NORM, 1, weight, WEIGHT, WEIGHT, Read, Vector, N)                                                                \
+    X(NORM, 2, bias, BIAS, BIAS, Read, Vector, N)                                                                      \
+    X(NORM, 3, output, OUTPUT, OUTPUT, Written, Tokens, BLN)                                                           \
+    X(NORM, 4, residual, RESIDUAL, RESIDUAL, Read, OptionalTokens, BLN)                                                \
+    X(NORM, 5, gate, GATE, MULTIPLIER, Read, OptionalTokens, BLN)
+VKATTN_BINDINGS(NORM_TENSORS)
+
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
-
-#define BINDING_NORM_INPUT 0
-#define BINDING_NORM_WEIGHT 1
-#define BINDING_NORM_BIAS 2
-#define BINDING_NORM_OUTPUT 3
-#define BINDING_NORM_RESIDUAL 4
-#define BINDING_NORM_GATE 5
 
 #define NORM_WORKGROUP_SIZE 64 /* a power of two */
 

@@ -4,28 +4,32 @@
 
 #include "common.h"
 
+/* Between two steps ranks and the indices that they stand for lie in the workspace. */
+#define SELECT_TENSORS(X)                                                                                              \
+    X(SELECT, 0, input, INPUT, INPUT, Read, Tokens, BLN)                                                               \
+    X(SELECT, 1, ranks, RANKS, WORKSPACE, Read, Own, ANY)                                                              \
+    X(SELECT, 2, from_indices, INDICES, WORKSPACE, Read, Own, ANY)                                                     \
+    X(SELECT, 3, to_ranks, TO_RANKS, WORKSPACE, Written, Own, ANY)                                                     \
+    X(SELECT, 4, indices, TO_INDICES, INDICES, Written, ContiguousI32, BLK)                                            \
+    X(SELECT, 5, values, OUTPUT, OUTPUT, Written, OptionalTokens, BLK)
+VKATTN_BINDINGS(SELECT_TENSORS)
+
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
 
-#define BINDING_SELECT_INPUT 0
-#define BINDING_SELECT_RANKS 1
-#define BINDING_SELECT_INDICES 2
-#define BINDING_SELECT_TO_RANKS 3
-#define BINDING_SELECT_TO_INDICES 4
-#define BINDING_SELECT_OUTPUT 5
-
 #define SELECT_WORKGROUP_SIZE 128
 #define SELECT_MOST 2048 /* numbers that are selected of a row */
 
-/* INPUT_FORMAT: of the numbers; FORMAT_NONE: their ranks are given. HAS_INDICES: and their indices. KEEPS_RANKS: of what is
- * selected. OUTPUT_FORMAT: of values; FORMAT_NONE: there are none. SORTED_LEN: selected numbers, up to a power of two */
+/* INPUT_FORMAT: of the numbers; FORMAT_NONE: their ranks are given. HAS_INDICES: and their indices. HAS_TO_RANKS: of what is
+ * selected. Of sort_selected, OUTPUT_FORMAT: of values; FORMAT_NONE: there are none; HAS_TO_INDICES. SORTED_LEN: selected numbers, up to a power of two */
 #define SELECT_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 0)                                                                                              \
     X(1, HAS_INDICES, 0)                                                                                               \
-    X(2, KEEPS_RANKS, 0)                                                                                               \
+    X(2, HAS_TO_RANKS, 0)                                                                                              \
     X(3, OUTPUT_FORMAT, 0)                                                                                             \
-    X(4, SORTED_LEN, SELECT_MOST)
+    X(4, SORTED_LEN, SELECT_MOST)                                                                                      \
+    X(5, HAS_TO_INDICES, 0)
 
 struct SelectPush {
     uint first_group[3];

@@ -4,12 +4,14 @@
 
 #include "common.h"
 
+#define SORT_LISTS_TENSORS(X)                                                                                          \
+    X(SORT_LISTS, 0, from, FROM, WORKSPACE, Read, Own, ANY)                                                            \
+    X(SORT_LISTS, 1, to, TO, WORKSPACE, Written, Own, ANY)
+VKATTN_BINDINGS(SORT_LISTS_TENSORS)
+
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
-
-#define BINDING_SORT_LISTS_FROM 0
-#define BINDING_SORT_LISTS_TO 1
 
 #define SORT_LISTS_WORKGROUP_SIZE 128
 #define SORT_LISTS_CHUNK 2048 /* entries that a workgroup sorts in shared memory */

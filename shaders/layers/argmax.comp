@@ -66,8 +66,8 @@ void main() {
         parts[at + 1] = greatest[0].y;
         return;
     }
-    tokens[base_bytes(BINDING_ARGMAX_TOKENS) / 4 + row_of(push.token_strides)] = int(greatest[0].y);
+    tokens[base_bytes(BINDING_ARGMAX_TOKENS) / 4 + row_of(push.tokens_strides)] = int(greatest[0].y);
     if (HAS_VALUES != 0u)
-        values[base_bytes(BINDING_ARGMAX_VALUES) / 4 + row_of(push.value_strides)] =
+        values[base_bytes(BINDING_ARGMAX_VALUES) / 4 + row_of(push.values_strides)] =
             floatBitsToUint(input_load(INPUT_FORMAT, row_of(push.input_strides) + greatest[0].y)); // ranks know no -0
 }

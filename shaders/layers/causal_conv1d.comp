@@ -113,7 +113,7 @@ void store_token(uint token) {
 }
 
 void store_token_state(uint state, uint token) {
-    if (HAS_TOKEN_STATES == 0 || state == NO_STATE || token >= push.drafts) return;
+    if (KEEPS_TOKEN_STATES == 0 || state == NO_STATE || token >= push.drafts) return;
     [[unroll]] for (uint i = 0; i < BEFORE; ++i) {
         uint at = state_element(BINDING_CAUSAL_CONV1D_TOKEN_STATES, state * push.drafts + token, i);
         token_states[at] = window[i + 1].x;

@@ -31,7 +31,7 @@ EMBEDDING_CONSTANTS(VKATTN_CONSTANT)
 layout(set = 0, binding = BINDING_EMBEDDING_TOKENS, std430) readonly buffer TokensBuffer { int tokens[]; };
 
 int token() {
-    uint element = workgroup().y * push.token_strides[0] + workgroup().x * push.token_strides[1];
+    uint element = workgroup().y * push.tokens_strides[0] + workgroup().x * push.tokens_strides[1];
     return tokens[base_bytes(BINDING_EMBEDDING_TOKENS) / 4 + element];
 }
 

@@ -78,7 +78,7 @@ void store_state(uint own_state, uint head) {
 }
 
 void store_token_state(uint own_state, uint head, uint token) {
-    if (HAS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts || !has_columns()) return;
+    if (KEEPS_TOKEN_STATES == 0 || own_state == NO_STATE || token >= parameters.drafts || !has_columns()) return;
     uint begin = first_element(own_state * parameters.drafts + token, head);
     [[unroll]] for (uint i = 0; i < ROWS; ++i) if (exists(i))
         token_states_store(own_element(begin, i), columns_from(own_column()), state[i]);

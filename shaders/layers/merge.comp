@@ -35,8 +35,8 @@ const float LOWEST = -1.0e38; // below lies -inf: not every device keeps infinit
 const float LOG2_E = 1.44269504088896340736;
 
 uint partial_element() {
-    return workgroup().z * push.partial_strides[0] + workgroup().y * push.partial_strides[1] +
-           workgroup().x * push.partial_strides[2];
+    return workgroup().z * push.partial_output_strides[0] + workgroup().y * push.partial_output_strides[1] +
+           workgroup().x * push.partial_output_strides[2];
 }
 
 uint output_element() {
@@ -46,9 +46,10 @@ uint output_element() {
 
 float partial_log_sum_exp(uint part) {
     return partial_log_sum_exps[base_bytes(BINDING_MERGE_PARTIAL_LOG_SUM_EXP) / 4 +
-                                part * push.partial_sums_strides[3] + workgroup().z * push.partial_sums_strides[0] +
-                                workgroup().y * push.partial_sums_strides[1] +
-                                workgroup().x * push.partial_sums_strides[2]];
+                                part * push.log_sum_exp_part_stride +
+                                workgroup().z * push.partial_log_sum_exp_strides[0] +
+                                workgroup().y * push.partial_log_sum_exp_strides[1] +
+                                workgroup().x * push.partial_log_sum_exp_strides[2]];
 }
 
 uint log_sum_exp_word() {
@@ -62,8 +63,8 @@ float weight(float log_sum_exp, float maximum) {
 }
 
 vec2 load_pair_of_part(uint element, bool second) {
-    float value = partial_load(PARTIAL_FORMAT, element);
-    return vec2(value, second ? partial_load(PARTIAL_FORMAT, element + push.partial_strides[3]) : 0.0);
+    float value = partial_load(PARTIAL_OUTPUT_FORMAT, element);
+    return vec2(value, second ? partial_load(PARTIAL_OUTPUT_FORMAT, element + push.partial_output_strides[3]) : 0.0);
 }
 
 vec2 join_pair(uint dim, bool second, float own, float maximum) {
@@ -76,7 +77,7 @@ vec2 join_pair(uint dim, bool second, float own, float maximum) {
     }
     for (uint part = 0; part < push.parts; ++part) {
         float scale = weight(partial_log_sum_exp(part), maximum);
-        uint element = partial_element() + part * push.part_stride + dim * push.partial_strides[3];
+        uint element = partial_element() + part * push.output_part_stride + dim * push.partial_output_strides[3];
         if (scale != 0.0) sum += scale * load_pair_of_part(element, second);
     }
     return sum;

@@ -99,7 +99,7 @@ uvec2 lowest_selected(uint row, uint begin, uint end, uint wanted) {
 }
 
 void store(uint at, uint rank, uint index) {
-    if (KEEPS_RANKS != 0) to_ranks[base_bytes(BINDING_SELECT_TO_RANKS) / 4 + at] = rank;
+    if (HAS_TO_RANKS != 0) to_ranks[base_bytes(BINDING_SELECT_TO_RANKS) / 4 + at] = rank;
     to_indices[base_bytes(BINDING_SELECT_TO_INDICES) / 4 + at] = index;
 }
 

@@ -40,6 +40,6 @@ void main() {
     uint to = row / push.positions * push.output_strides[0] + row % push.positions * push.output_strides[1];
     for (uint i = gl_LocalInvocationID.x; i < push.width; i += SELECT_WORKGROUP_SIZE) {
         if (OUTPUT_FORMAT != FORMAT_NONE) output_store(OUTPUT_FORMAT, to + i, number_of_rank(sorted[i].x));
-        if (HAS_INDICES != 0) to_indices[base_bytes(BINDING_SELECT_TO_INDICES) / 4 + begin + i] = sorted[i].y;
+        if (HAS_TO_INDICES != 0) to_indices[base_bytes(BINDING_SELECT_TO_INDICES) / 4 + begin + i] = sorted[i].y;
     }
 }

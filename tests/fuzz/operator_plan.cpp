@@ -181,7 +181,7 @@ std::unique_ptr<const Plan> embedding(FuzzedDataProvider &data, PlanBuilder &bui
         expect(push.rows == desc.weight.shape[0] && push.first_row == found, "every row can be found, once");
         found += push.part_rows;
         expect_inside(step, BINDING_EMBEDDING_TOKENS, VKATTN_TYPE_I32,
-                      {{step.groups[1], push.token_strides[0]}, {step.groups[0], push.token_strides[1]}});
+                      {{step.groups[1], push.tokens_strides[0]}, {step.groups[0], push.tokens_strides[1]}});
         expect_inside(step, BINDING_EMBEDDING_WEIGHT, desc.weight.type,
                       {{push.part_rows, push.row_stride}, {push.features, 1}});
         expect_inside(
@@ -210,10 +210,10 @@ std::unique_ptr<const Plan> argmax(FuzzedDataProvider &data, PlanBuilder &builde
     expect_inside(reads, BINDING_ARGMAX_INPUT, desc.input.type,
                   {{reads.groups[2], push.input_strides[0]}, {push.rows, push.input_strides[1]}, {push.features, 1}});
     expect_inside(writes, BINDING_ARGMAX_TOKENS, VKATTN_TYPE_I32,
-                  {{writes.groups[2], push.token_strides[0]}, {push.rows, push.token_strides[1]}});
+                  {{writes.groups[2], push.tokens_strides[0]}, {push.rows, push.tokens_strides[1]}});
     if (present(desc.values))
         expect_inside(writes, BINDING_ARGMAX_VALUES, VKATTN_TYPE_F32,
-                      {{writes.groups[2], push.value_strides[0]}, {push.rows, push.value_strides[1]}});
+                      {{writes.groups[2], push.values_strides[0]}, {push.rows, push.values_strides[1]}});
     return plan;
 }
 
@@ -290,20 +290,20 @@ std::unique_ptr<const Plan> merge(FuzzedDataProvider &data, PlanBuilder &builder
     const Step &step = plan->steps().front();
     const auto push = push_of<gpu::MergePush>(step);
     const std::uint64_t rows = step.groups[0], step_heads = step.groups[1], batches = step.groups[2];
-    expect(push.parts == 1 || (push.part_stride == desc.partial_output_stride &&
-                               push.partial_sums_strides[3] == desc.partial_log_sum_exp_stride),
+    expect(push.parts == 1 || (push.output_part_stride == desc.partial_output_stride &&
+                               push.log_sum_exp_part_stride == desc.partial_log_sum_exp_stride),
            "the parts lie where they were said to");
     expect_inside(step, BINDING_MERGE_PARTIAL_OUTPUT, desc.partial_output.type,
-                  {{push.parts, push.part_stride},
-                   {batches, push.partial_strides[0]},
-                   {step_heads, push.partial_strides[1]},
-                   {rows, push.partial_strides[2]},
-                   {push.dims, push.partial_strides[3]}});
+                  {{push.parts, push.output_part_stride},
+                   {batches, push.partial_output_strides[0]},
+                   {step_heads, push.partial_output_strides[1]},
+                   {rows, push.partial_output_strides[2]},
+                   {push.dims, push.partial_output_strides[3]}});
     expect_inside(step, BINDING_MERGE_PARTIAL_LOG_SUM_EXP, VKATTN_TYPE_F32,
-                  {{push.parts, push.partial_sums_strides[3]},
-                   {batches, push.partial_sums_strides[0]},
-                   {step_heads, push.partial_sums_strides[1]},
-                   {rows, push.partial_sums_strides[2]}});
+                  {{push.parts, push.log_sum_exp_part_stride},
+                   {batches, push.partial_log_sum_exp_strides[0]},
+                   {step_heads, push.partial_log_sum_exp_strides[1]},
+                   {rows, push.partial_log_sum_exp_strides[2]}});
     expect_inside(step, BINDING_MERGE_OUTPUT, desc.output.type,
                   {{batches, push.output_strides[0]},
                    {step_heads, push.output_strides[1]},
