@@ -7,7 +7,6 @@ from . import _abi, super_blocks
 from .dlpack import BFLOAT16, array_of
 from .handles import type_infos
 
-_ALIGNMENTS = {"top_left": 0, "bottom_right": 1}
 _INFOS = type_infos()
 TYPES = {"none": 0, **{name: info.type for name, info in _INFOS.items()}}  # by the library's names
 _NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32"}  # where NumPy has others
@@ -271,9 +270,7 @@ def set_masks(desc, is_causal, window, causal_alignment, block_size):
 
 def set_ranges(desc, is_causal, window, causal_alignment):
     """Writes what hides keys by position."""
-    if causal_alignment not in _ALIGNMENTS:
-        raise ValueError(f"causal_alignment: {causal_alignment!r}, expected top_left or bottom_right")
-    desc.causal_alignment = _ALIGNMENTS[causal_alignment]
+    desc.causal_alignment = causal_alignment
     desc.mask_flags = _abi.MASK_CAUSAL if _abi.flag("is_causal", is_causal) else 0
     desc.window_left = desc.window_right = -1
     if window is not None:

@@ -92,7 +92,7 @@ class Problem:
         _abi.add_scales(desc, **scales)
 
     def _add_list(self, indices, key_block_len):
-        _abi.extend(self.desc, _abi.KeyList(_abi.Extension(_abi.EXTENSION_KEY_LIST), describe(indices, "key_indices"), key_block_len))
+        _abi.extend(self.desc, _abi.KeyList(key_indices=describe(indices, "key_indices"), key_block_len=key_block_len))
 
     def _find_strays(self, longest):
         inputs, total = self.call.inputs, self.call.inputs["query"].shape[2]

@@ -42,7 +42,7 @@ class Call:
         """The description's input is normalised before it is multiplied, where there is a weight."""
         if weight is not None:
             weight = describe(self.take("norm_weight", weight, name="norm"), "norm")
-            _abi.extend(desc, _abi.InputNorm(_abi.Extension(_abi.EXTENSION_INPUT_NORM), weight, epsilon))
+            _abi.extend(desc, _abi.InputNorm(weight=weight, epsilon=epsilon))
 
     def result(self, role, shape, like, out=None):
         """An output with the type of `like`, a dtype's name or an array."""

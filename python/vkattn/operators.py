@@ -54,7 +54,7 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out, dt
         if value is not None and call.take(role, value).shape != shape:
             raise ValueError(f"{role}: shape {list(call.inputs[role].shape)}, expected {list(shape)}")
     call.result("output", shape, _dtype_or(dtype, input), out)
-    desc = _abi.LinearDesc(activation=_abi.choose("activation", _abi.ACTIVATIONS, activation))
+    desc = _abi.LinearDesc(activation=activation)
     folded = {"input", "multiplier", "residual", "output"}
     _describe(desc, {role: _fold(array, role) if role in folded else array
                      for role, array in {**call.inputs, **call.outputs}.items()})
@@ -109,14 +109,14 @@ def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=0.0, ou
     if bias is not None:
         call.take("bias", bias)
     output = call.result("output", input.shape, _dtype_or(dtype, input), out)
-    desc = _abi.NormDesc(kind=_abi.choose("kind", _abi.NORM_KINDS, kind), epsilon=epsilon)
+    desc = _abi.NormDesc(kind=kind, epsilon=epsilon)
     _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
     if residual is not None:
         residual = call.take("residual", residual)
         if residual.shape != input.shape:
             raise ValueError(f"residual: shape {list(residual.shape)}, expected {list(input.shape)}")
         residual = describe(_fold(residual, "residual"), "residual")
-        _abi.extend(desc, _abi.NormResidual(_abi.Extension(_abi.EXTENSION_NORM_RESIDUAL), residual))
+        _abi.extend(desc, _abi.NormResidual(residual=residual))
     call.run("vkattn_norm_plan", desc, may_share=("input", "residual"))
     return call.given_back("output")
 

@@ -54,7 +54,7 @@ def _set_variant(desc, inputs, context, functions, given):
     text, captured = functions_text(functions, given)
     with context.lock:
         variant = _variant(context, text)
-    extension = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT), variant=variant.raw)
+    extension = _abi.AttentionVariant(variant=variant.raw)
     for number, array in enumerate(captured):
         if isinstance(array, Array):
             context.own(array, f"captured_{number}")
