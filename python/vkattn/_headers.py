@@ -1,5 +1,5 @@
-"""Reads vkattn's C headers and writes them as a module of ctypes. A wheel carries what this writes, _interface.py; a checkout runs it
-on import.
+"""Reads vkattn's C headers and writes them as a module of ctypes. A wheel carries what this writes, _interface.py; a checkout runs
+it on import.
 
     python _headers.py FOLDER_OF_HEADERS OUTPUT
 """

@@ -32,6 +32,14 @@ class Call:
         self.inputs[role] = array
         return array
 
+    def take_named(self, **arrays):
+        """The inputs of these that are given, each of the dtype that attention's tensor of the name has."""
+        for name, array in arrays.items():
+            if array is not None:
+                self.take(name, array, dtype=_abi.ATTENTION_TENSORS[name])
+        if arrays.get("block_mask") is not None:
+            self.inputs["block_mask"] = broadcastable(self.inputs["block_mask"], "block_mask")
+
     def take_scales(self, name, scales):
         """The description of an input that are scales of K or V, [B|1,Hkv|1,Lk|1,1]."""
         scales = self.take(name, numpy.float32(scales) if isinstance(scales, (int, float)) else scales, dtype="float32")

@@ -118,11 +118,9 @@ class Layer:
                                    ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
             if array is not None:
                 given.take(role, array, types)
-        for role, array in (("block_mask", block_mask), ("key_padding_mask", key_padding_mask), ("key_lengths", key_lengths)):
-            if array is not None:
-                given.take(role, array, dtype=_abi.ATTENTION_TENSORS[role])
-        for role in {"attn_mask", "block_mask"} & given.inputs.keys():
-            given.inputs[role] = broadcastable(given.inputs[role], role)
+        given.take_named(block_mask=block_mask, key_padding_mask=key_padding_mask, key_lengths=key_lengths)
+        if attn_mask is not None:
+            given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
         query = given.inputs["query"]
         output = given.result("output", output_shape or query.shape, query, out)
         layer_call = _abi.LayerCall(kernel=kernel, past_len=past_len, max_seqlen=max_seqlen)

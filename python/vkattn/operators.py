@@ -4,7 +4,8 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, WEIGHTS, as_array, checked_bounds, describe, dtype_of, element_strides, is_quantised, set_ranges
+from .arrays import (FLOATS, STORED, WEIGHTS, as_array, checked_bounds, describe, dtype_of, element_strides, is_quantised,
+                     set_ranges, set_scale)
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -180,21 +181,16 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
     call.take("key", key, STORED, strided=True)
     if query.ndim != 4:
         raise ValueError(f"query: {query.ndim} dimensions, expected [B,Hi,Lq,D]")
+    call.take_named(**lengths)
     given = dict(call.inputs)
     if weights is not None:
         given["weights"] = call.take("weight", weights, dtype="float32", name="weights")
-    for name, numbers in lengths.items():
-        if numbers is not None:
-            given[name] = call.take(name, numbers, dtype="int32")
     given["indices"] = call.result("indices", (query.shape[0], 1, query.shape[2], top_k), "int32")
-    desc = _abi.IndexDesc(scale=0.0 if scale is None else scale, key_block_len=key_block_len, forced_first=forced_first,
-                          forced_last=forced_last, past_len=past_len, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k)
-    desc.activation = _abi.choose("activation", _abi.INDEX_ACTIVATIONS, activation)
-    desc.head_reduce = _abi.choose("head_reduce", _abi.INDEX_REDUCES, head_reduce)
-    desc.block_reduce = _abi.choose("block_reduce", _abi.INDEX_REDUCES, block_reduce)
+    desc = _abi.IndexDesc(key_block_len=key_block_len, activation=activation, head_reduce=head_reduce, block_reduce=block_reduce,
+                          forced_first=forced_first, forced_last=forced_last, past_len=past_len, max_seqlen_q=max_seqlen_q,
+                          max_seqlen_k=max_seqlen_k)
     set_ranges(desc, is_causal, window, causal_alignment)
-    if scale is not None:
-        desc.mask_flags |= _abi.SCALE_AS_GIVEN
+    set_scale(desc, scale)
     _describe(desc, given)
     if key_scales is not None:
         _abi.add_scales(desc, call.take_scales("key_scales", key_scales))
