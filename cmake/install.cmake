@@ -83,6 +83,11 @@ if(SKBUILD) # pyproject.toml: a wheel, which carries the library and the command
             install(TARGETS ${target} LIBRARY DESTINATION vkattn COMPONENT python RUNTIME DESTINATION vkattn COMPONENT python)
         endif()
     endforeach()
+    find_package(Python COMPONENTS Interpreter REQUIRED)
+    execute_process(COMMAND ${Python_EXECUTABLE} ${PROJECT_SOURCE_DIR}/python/vkattn/_headers.py ${PROJECT_SOURCE_DIR}/include/vkattn
+                            ${PROJECT_BINARY_DIR}/_interface.py
+                    COMMAND_ERROR_IS_FATAL ANY)
+    install(FILES ${PROJECT_BINARY_DIR}/_interface.py DESTINATION vkattn COMPONENT python)
     if(TARGET vkattn_command)
         install(TARGETS vkattn_command RUNTIME DESTINATION vkattn COMPONENT python)
         install(FILES tools/vkattn.1 python/vkattn-plot.1 python/vkattn-lm.1 DESTINATION ${SKBUILD_DATA_DIR}/share/man/man1 COMPONENT python)

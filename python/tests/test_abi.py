@@ -1,34 +1,70 @@
-"""The ctypes structures are those of the headers: a C program says where each member lies."""
+"""The C interface as Python has it, which is made of the headers: a C compiler says where each member lies."""
+import ctypes
+import inspect
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from vkattn import _abi, traits
+from vkattn import _abi, _headers
 
-INCLUDE = pathlib.Path(__file__).parents[2] / "include"
+PACKAGE = pathlib.Path(_abi.__file__).parent
+INCLUDE = PACKAGE.parents[1] / "include"
 
 
-def test_every_member_lies_where_the_headers_say(tmp_path):
-    lines = []
-    for structure in _abi.STRUCTURES:
-        name = structure.__name__
-        lines.append(f'printf("{name} %zu\\n", sizeof({name}));')
-        lines += [f'printf("{name}.{field} %zu\\n", offsetof({name}, {field}));' for field, _ in structure._fields_]
+def test_members_and_numbers_are_those_of_the_headers(tmp_path):
+    interface = {}
+    exec(_headers.module_text(INCLUDE / "vkattn"), {"__package__": "vkattn"}, interface)
+    structures = [each for each in interface.values() if inspect.isclass(each) and issubclass(each, ctypes.Structure)]
+    facts = [f"sizeof({each.__name__}) == {ctypes.sizeof(each)}" for each in structures]
+    facts += [f"offsetof({each.__name__}, {name}) == {getattr(each, name).offset}" for each in structures
+              for name, _ in each._fields_]
+    facts += [f"VKATTN_{name} == {number}" for name, number in interface.items() if isinstance(number, int)]
+    assert len(structures) > 40 and len(facts) > 600
     source = tmp_path / "layout.c"
-    source.write_text("#include <stddef.h>\n#include <stdio.h>\n#include <vkattn/estimate.h>\nint main(void) {\n"
-                      + "\n".join(lines) + "\nreturn 0;\n}\n")
-    compiler = os.environ.get("CC", "cc")
-    subprocess.run([compiler, "-I", INCLUDE, source, "-o", tmp_path / "layout"], check=True)
-    said = subprocess.run([tmp_path / "layout"], check=True, capture_output=True, text=True).stdout
-    expected = dict(line.split() for line in said.splitlines())
-    for structure in _abi.STRUCTURES:
-        assert int(expected[structure.__name__]) == _size(structure), structure.__name__
-        for field, _ in structure._fields_:
-            member = f"{structure.__name__}.{field}"
-            assert int(expected[member]) == getattr(structure, field).offset, member
+    source.write_text("#include <stddef.h>\n#include <vkattn/estimate.h>\n#include <vkattn/jit.h>\n" +
+                      "".join(f'_Static_assert({fact}, "");\n' for fact in facts))
+    subprocess.run([os.environ.get("CC", "cc"), "-I", INCLUDE, "-fsyntax-only", source], check=True)
+
+
+def test_enumerations_are_known_by_names():
+    assert _abi.KERNELS["latent_decode"] == _abi.KERNEL_LATENT_DECODE and "coopmat2" not in _abi.KERNELS
+    assert list(_abi.ROTATIONS.items()) == [("none", 0), ("hadamard", 1)] and "count" not in _abi.ROLES
+    assert _abi.TRAIT_NAMES["max_workgroup_count"] == 32 and "count" not in _abi.TRAIT_NAMES
+
+
+@pytest.mark.parametrize("text, message", [
+    ("union vkattn_number { int whole; };", "vkattn.h, line 3: a declaration, which _headers.py does not know, in: union"),
+    ("VKATTN_API int vkattn_count(vkattn_thing thing);", "line 3: the type vkattn_thing, which _headers.py does not know"),
+    ("typedef struct vkattn_part {\n    unsigned long size;\n} vkattn_part;", "line 3: unsigned long size, which"),
+    ("typedef struct vkattn_part {\n    int sizes[VKATTN_SIZES];\n} vkattn_part;", "line 3: the size VKATTN_SIZES, which"),
+    ("typedef enum vkattn_part { VKATTN_PART_ONE = sizeof(int) } vkattn_part;", "line 3: the enumerator VKATTN_PART_ONE = sizeof"),
+    ("VKATTN_API void vkattn_fill(float numbers[4]);", "line 3: an array as argument, which"),
+    ("typedef struct vkattn_part {\n    union { int whole; };\n} vkattn_part;", "line 3: a declaration, which"),
+    ("VKATTN_API int vkattn_count(void)", "line 3: a declaration, which _headers.py does not know, in: VKATTN_API")])
+def test_what_a_header_has_that_is_not_known_is_named(text, message, tmp_path):
+    (tmp_path / "vkattn.h").write_text(f"/* Of two\n * lines */\n{text}\n")
+    with pytest.raises(ValueError) as raised:
+        _headers.module_text(tmp_path)
+    assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_a_package_without_headers_has_them_written_down(tmp_path):
+    """As a wheel has them."""
+    made = tmp_path / "vkattn"
+    shutil.copytree(PACKAGE, made, ignore=shutil.ignore_patterns("__pycache__", "_headers.py"))
+    subprocess.run([sys.executable, PACKAGE / "_headers.py", INCLUDE / "vkattn", made / "_interface.py"], check=True)
+    environment = {**os.environ, "VKATTN_LIBRARY": _abi.load()._name, "PYTHONPATH": str(tmp_path)}
+    program = "import vkattn; from vkattn import _abi; print(vkattn.__file__, _abi.Tensor)"
+    said = subprocess.run([sys.executable, "-B", "-c", program], env=environment, check=True, capture_output=True, text=True).stdout
+    assert said.startswith(str(made)) and "vkattn_tensor" in said
+    (made / "_interface.py").unlink()
+    shutil.copy(PACKAGE / "_headers.py", made)
+    failed = subprocess.run([sys.executable, "-B", "-c", program], env=environment, capture_output=True, text=True).stderr
+    assert "no headers, expected those of vkattn, as a checkout has them" in failed.splitlines()[-1]
 
 
 @pytest.mark.parametrize("name, message", [("", ""), ("libc.so.6", "libc.so.6 has no vkattn_last_error, expected the vkattn of this package"),
@@ -45,20 +81,3 @@ def test_a_package_that_compiles_no_functions_says_what_to_install(name, monkeyp
     monkeypatch.setenv("VKATTN_JIT_LIBRARY", name)
     said = str(_abi.load_jit())
     assert name in said and "apt install glslang-dev, then pip install" in said and "\n" not in said
-
-
-def _size(structure):
-    import ctypes
-    return ctypes.sizeof(structure)
-
-
-@pytest.mark.parametrize("names, prefix", [(_abi.ROLES, "VKATTN_ROLE_"),
-                                           (_abi.KERNELS, "VKATTN_KERNEL_"), (_abi.NORM_KINDS, "VKATTN_NORM_"),
-                                           (_abi.ACTIVATIONS, "VKATTN_ACTIVATION_"),
-                                           (traits._NUMBERS, "VKATTN_TRAIT_"),
-                                           ({"count": len(traits._NUMBERS)}, "VKATTN_TRAIT_")])
-def test_enumerations_have_the_headers_numbers(names, prefix, tmp_path):
-    source = tmp_path / "numbers.c"
-    source.write_text("#include <vkattn/vkattn.h>\n" + "\n".join(
-        f"_Static_assert({prefix}{name.upper()} == {number}, \"{name}\");" for name, number in names.items()))
-    subprocess.run([os.environ.get("CC", "cc"), "-I", INCLUDE, "-fsyntax-only", source], check=True)

@@ -1,4 +1,5 @@
 """What NumPy and Python would take in silence: other orders of bytes, numbers that wrap, shapes that broadcast."""
+import inspect
 import re
 
 import numpy
@@ -74,6 +75,18 @@ def test_types_that_a_query_has_not(query, dtype):
         vkattn.scaled_dot_product_attention(query, KEY, KEY)
     with pytest.raises(TypeError, match=f"input: dtype {dtype}.*, expected float32, float16 or bfloat16"):
         vkattn.norm(query, QUERY[0, 0, 0])
+
+
+def test_arguments_of_another_name_are_named():
+    expected = "windows: no argument of attention, expected one of query, key, value, attn_mask, "
+    with pytest.raises(TypeError, match="attention.* got an unexpected keyword argument 'windows'"):
+        attend(windows=(1, 1))
+    with pytest.raises(TypeError, match=expected):
+        vkattn.problem(QUERY, KEY, KEY, windows=(1, 1))
+    with pytest.raises(TypeError, match=expected):
+        vkattn.flex_attention(QUERY, KEY, KEY, mask_mod=lambda b, h, q, k: k <= q, windows=(1, 1))
+    signature = inspect.signature(vkattn.attention)  # as help() shows it
+    assert signature.parameters["causal_alignment"].default == "top_left" and len(signature.parameters) > 35
 
 
 def test_lists_without_a_shape_are_named():

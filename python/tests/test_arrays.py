@@ -283,7 +283,7 @@ def test_nothing_is_copied_or_uploaded_that_need_not_be():
     for view, size in ((numbers[:, :, ::2], 192), (numbers[..., 1:3], 128), (numbers[:, 1:2], 96)):
         assert arrays.span(arrays.uploadable(view)) == size
     mask = numpy.broadcast_to(random(8, 8) > 0, (2, 4, 8, 8))
-    problem = Problem(*[numbers] * 3, attn_mask=mask)
+    problem = Problem({"query": numbers, "key": numbers, "value": numbers, "attn_mask": mask})
     assert arrays.span(problem.call.inputs["attn_mask"]) == 64
 
 

@@ -49,7 +49,7 @@ def imports_of(path):
 def test_the_graph_of_imports_has_no_circle():
     graph = {path.stem: imports_of(path) for path in PACKAGE.glob("*.py")}
     order = list(graphlib.TopologicalSorter(graph).static_order())  # raises CycleError with the circle
-    assert order[-1] == "__init__" and graph["_abi"] == set()
+    assert order[-1] == "__init__" and graph["_abi"] == {"_headers", "_interface", "_structures"}
     assert graph["attention"] >= {"calls", "arrays"} and graph["paged_cache"] >= {"attention", "context"}  # it sees them
 
 

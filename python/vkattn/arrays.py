@@ -7,7 +7,6 @@ from . import _abi, super_blocks
 from .dlpack import BFLOAT16, array_of
 from .handles import type_infos
 
-_ALIGNMENTS = {"top_left": 0, "bottom_right": 1}
 _INFOS = type_infos()
 TYPES = {"none": 0, **{name: info.type for name, info in _INFOS.items()}}  # by the library's names
 _NAMES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i32": "int32"}  # where NumPy has others
@@ -271,15 +270,23 @@ def set_masks(desc, is_causal, window, causal_alignment, block_size):
 
 def set_ranges(desc, is_causal, window, causal_alignment):
     """Writes what hides keys by position."""
-    if causal_alignment not in _ALIGNMENTS:
-        raise ValueError(f"causal_alignment: {causal_alignment!r}, expected top_left or bottom_right")
-    desc.causal_alignment = _ALIGNMENTS[causal_alignment]
+    desc.causal_alignment = causal_alignment
     desc.mask_flags = _abi.MASK_CAUSAL if _abi.flag("is_causal", is_causal) else 0
     desc.window_left = desc.window_right = -1
     if window is not None:
         desc.mask_flags |= _abi.MASK_WINDOW
         left, right = _pair("window", window, "(left, right), keys on either side of the query, None for all of them")
         desc.window_left, desc.window_right = (-1 if width is None else width for width in (left, right))
+
+
+def set_scale(desc, scale):
+    """Writes what scores are multiplied with; after set_ranges. None: 1 / sqrt(head size), which the library takes for 0."""
+    if scale is None:
+        return
+    if not abs(_abi.real("scale", scale)) <= numpy.finfo("f4").max:
+        raise ValueError(f"scale: {scale}, expected a finite number, or None for 1 / sqrt(head size)")
+    desc.scale = scale
+    desc.mask_flags |= _abi.SCALE_AS_GIVEN
 
 
 def _pair(name, value, expected):

@@ -1,9 +1,12 @@
 """The operator: softmax(scale * Q K^T + masks) V."""
+import inspect
+import types
+
 import numpy
 
 from . import _abi
 from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, float32_of, numpy_dtype, repeated,
-                     rows_of_sequences, set_masks)
+                     rows_of_sequences, set_masks, set_scale)
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -13,14 +16,6 @@ def _four_dimensional(array, name):
     if not 2 <= array.ndim <= 4:
         raise ValueError(f"{name}: {array.ndim} dimensions, expected [L,D], [H,L,D] or [B,H,L,D]")
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
-
-
-def _checked_scale(scale):
-    if scale is None:  # the library chooses
-        return 0.0
-    if not abs(_abi.real("scale", scale)) <= numpy.finfo("f4").max:
-        raise ValueError(f"scale: {scale}, expected a finite number, or None for 1 / sqrt(head size)")
-    return scale
 
 
 def _unseeing(role, array):
@@ -33,66 +28,58 @@ def _unseeing(role, array):
 class Problem:
     """A described call: its C description, its arrays by role."""
 
-    def __init__(self, query, key, value, *, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False,
-                 window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
-                 alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-                 block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, key_scales=None,
-                 value_scales=None, dropout_seed=0, causal_alignment="top_left",
-                 keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
-                 return_lse=False, out=None, context=None, call=None):
-        optional = {name: array for name, array in locals().items() if _abi.ATTENTION_TENSORS.get(name)}
-        call = self.call = call or Call(context, {"query": query, "key": key, "value": value, "attn_mask": attn_mask, **optional,
-                                          "key_scales": key_scales, "value_scales": value_scales, "out": out}.items())
-        query = call.take("query", query, strided=True)
-        self.missing = 4 - query.ndim  # dimensions
-        query = _four_dimensional(query, "query")
-        key = _four_dimensional(call.take("key", key, STORED, strided=True), "key")
-        call.inputs.update(query=query, key=key)
-        if value is not None:
-            value = call.inputs["value"] = _four_dimensional(call.take("value", value, STORED, strided=True), "value")
-            v_head_dim = value.shape[3]
-        elif v_head_dim is None:
-            raise TypeError("value: None, expected an array, or v_head_dim where the values are the first elements of the keys")
-        if query.shape[1] != key.shape[1] and not _abi.flag("enable_gqa", enable_gqa):
-            raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}, expected as many, or enable_gqa=True")
-        desc = self.desc = _abi.AttentionDesc(
-            scale=_checked_scale(scale), softcap=softcap, dropout_p=dropout_p, dropout_seed=dropout_seed,
-            max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k, past_len=past_len,
-            batch_invariant=_abi.flag("batch_invariant", batch_invariant))
-        desc.kernel = _abi.choose("kernel", _abi.KERNELS, kernel)
-        desc.kv_head_mapping = _abi.choose("kv_head_mapping", _abi.KV_HEAD_MAPPINGS, kv_head_mapping)
-        set_masks(desc, is_causal, window, causal_alignment, block_size)
-        if _abi.flag("keys_to_last_query", keys_to_last_query):
+    def __init__(self, arguments, call=None):
+        """arguments: those of attention by name. call: what takes the arrays, where they do not decide the kind of the results."""
+        unknown = arguments.keys() - _DEFAULTS.keys()
+        if unknown:
+            raise TypeError(f"{min(unknown)}: no argument of attention, expected one of {', '.join(_DEFAULTS)}")
+        given = types.SimpleNamespace(**{**_DEFAULTS, **arguments})
+        named = {name: getattr(given, name) for name in _ARRAYS}
+        call = self.call = call or Call(given.context, named.items())
+        query, key, v_head_dim = self._take_rows(given)
+        given.batch_invariant = _abi.flag("batch_invariant", given.batch_invariant)
+        desc = self.desc = _abi.AttentionDesc(**{name: getattr(given, name) for name in _MEMBERS})
+        set_masks(desc, given.is_causal, given.window, given.causal_alignment, given.block_size)
+        set_scale(desc, given.scale)
+        if _abi.flag("keys_to_last_query", given.keys_to_last_query):
             desc.mask_flags |= _abi.MASK_KEYS_TO_LAST_QUERY
-        if scale is not None:
-            desc.mask_flags |= _abi.SCALE_AS_GIVEN
-        for role, array in optional.items():
-            if array is not None:
-                call.take(role, array, dtype=_abi.ATTENTION_TENSORS[role])
-        scales = {name: call.take_scales(name, given) for name, given in (("key_scales", key_scales), ("value_scales", value_scales))
-                  if given is not None}
-        if block_mask is not None:
-            call.inputs["block_mask"] = broadcastable(call.inputs["block_mask"], "block_mask")
-        if attn_mask is not None:
-            key_len = key.shape[2] * (1 if block_table is None else call.inputs["block_table"].shape[-1])
-            self._take_mask(attn_mask, min(key_len, max_seqlen_k) if max_seqlen_k > 0 else key_len)
-        call.result("output", (*query.shape[:3], v_head_dim), query, out)
-        if return_lse:
-            call.result("log_sum_exp", query.shape[1 if cu_seqlens_q is not None else 0:3], "float32")
+        call.take_named(**{name: array for name, array in named.items() if _abi.ATTENTION_TENSORS.get(name)})
+        scales = {name: call.take_scales(name, named[name]) for name in ("key_scales", "value_scales") if named[name] is not None}
+        if given.attn_mask is not None:
+            key_len = key.shape[2] * (1 if given.block_table is None else call.inputs["block_table"].shape[-1])
+            self._take_mask(given.attn_mask, min(key_len, given.max_seqlen_k) if given.max_seqlen_k > 0 else key_len)
+        call.result("output", (*query.shape[:3], v_head_dim), query, given.out)
+        if given.return_lse:
+            call.result("log_sum_exp", query.shape[1 if given.cu_seqlens_q is not None else 0:3], "float32")
         self.parents = ()  # handles that the plan must not outlive
-        self.out, self.strays = out, None  # packed queries of no sequence, which the library leaves as they are
-        if cu_seqlens_q is not None:
-            self._find_strays(max_seqlen_q)
+        self.out, self.strays = given.out, None  # packed queries of no sequence, which the library leaves as they are
+        if given.cu_seqlens_q is not None:
+            self._find_strays(given.max_seqlen_q)
         for role, array in {**call.inputs, **call.outputs}.items():
             if role not in ("key_indices", "key_scales", "value_scales"):
                 setattr(desc, role, describe(array, role))
-        if key_indices is not None:
-            self._add_list(call.inputs["key_indices"], key_block_len)
-        _abi.add_rotation(desc, "kv_rotation", kv_rotation)
+        if given.key_indices is not None:
+            indices = describe(call.inputs["key_indices"], "key_indices")
+            _abi.extend(desc, _abi.KeyList(key_indices=indices, key_block_len=given.key_block_len))
+        _abi.add_rotation(desc, "kv_rotation", given.kv_rotation)
         _abi.add_scales(desc, **scales)
 
-    def _add_list(self, indices, key_block_len):
-        _abi.extend(self.desc, _abi.KeyList(_abi.Extension(_abi.EXTENSION_KEY_LIST), describe(indices, "key_indices"), key_block_len))
+    def _take_rows(self, given):
+        """Takes query, key and value. Returns the first two, and the size of the values."""
+        inputs, take = self.call.inputs, self.call.take
+        query = take("query", given.query, strided=True)
+        self.missing = 4 - query.ndim  # dimensions
+        query = inputs["query"] = _four_dimensional(query, "query")
+        key = inputs["key"] = _four_dimensional(take("key", given.key, STORED, strided=True), "key")
+        v_head_dim = given.v_head_dim
+        if given.value is not None:
+            inputs["value"] = _four_dimensional(take("value", given.value, STORED, strided=True), "value")
+            v_head_dim = inputs["value"].shape[3]
+        elif v_head_dim is None:
+            raise TypeError("value: None, expected an array, or v_head_dim where the values are the first elements of the keys")
+        if query.shape[1] != key.shape[1] and not _abi.flag("enable_gqa", given.enable_gqa):
+            raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}, expected as many, or enable_gqa=True")
+        return query, key, v_head_dim
 
     def _find_strays(self, longest):
         inputs, total = self.call.inputs, self.call.inputs["query"].shape[2]
@@ -123,6 +110,12 @@ class Problem:
                 outputs[role][where] = rows[where]
         return self.call
 
+    def results(self):
+        """Computes it, and returns the output, with log_sum_exp where that was asked for, in the kind that the caller has."""
+        call = self.run()
+        results = tuple(call.given_back(role, array.shape[self.missing:]) for role, array in call.outputs.items())
+        return results if len(results) > 1 else results[0]
+
     def _take_mask(self, attn_mask, key_len):
         mask = self.call.take("attn_mask", attn_mask, MASKS, strided=True)
         if dtype_of(mask) == "bfloat16":
@@ -137,7 +130,7 @@ class Problem:
 
 def problem(query, key, value, **arguments):
     """The C description of a call of attention, for Context.tune and Context.prewarm."""
-    return Problem(query, key, value, **arguments).desc
+    return Problem({"query": query, "key": key, "value": value, **arguments}).desc
 
 
 @outside_graphs
@@ -183,7 +176,11 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     InvalidArgumentError, UnsupportedError and the rest of vkattn.errors; TypeError and ValueError for what is not even a
     tensor.
     """
-    made = Problem(**locals())
-    call = made.run()
-    results = [call.given_back(role, array.shape[made.missing:]) for role, array in call.outputs.items()]
-    return tuple(results) if return_lse else results[0]
+    return Problem(locals()).results()
+
+
+# Of the signature above, which is the only one: what every argument is where it is not given, those that are arrays, and those that
+# are members of the description as they are.
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(attention).parameters.items()}
+_ARRAYS = tuple(name for name in (*_abi.ATTENTION_TENSORS, "key_scales", "value_scales", "out") if name in _DEFAULTS)
+_MEMBERS = tuple(name for name in _DEFAULTS if name in _abi.AttentionDesc._kinds_ and name not in (*_ARRAYS, "scale"))

@@ -32,6 +32,14 @@ class Call:
         self.inputs[role] = array
         return array
 
+    def take_named(self, **arrays):
+        """The inputs of these that are given, each of the dtype that attention's tensor of the name has."""
+        for name, array in arrays.items():
+            if array is not None:
+                self.take(name, array, dtype=_abi.ATTENTION_TENSORS[name])
+        if arrays.get("block_mask") is not None:
+            self.inputs["block_mask"] = broadcastable(self.inputs["block_mask"], "block_mask")
+
     def take_scales(self, name, scales):
         """The description of an input that are scales of K or V, [B|1,Hkv|1,Lk|1,1]."""
         scales = self.take(name, numpy.float32(scales) if isinstance(scales, (int, float)) else scales, dtype="float32")
@@ -42,7 +50,7 @@ class Call:
         """The description's input is normalised before it is multiplied, where there is a weight."""
         if weight is not None:
             weight = describe(self.take("norm_weight", weight, name="norm"), "norm")
-            _abi.extend(desc, _abi.InputNorm(_abi.Extension(_abi.EXTENSION_INPUT_NORM), weight, epsilon))
+            _abi.extend(desc, _abi.InputNorm(weight=weight, epsilon=epsilon))
 
     def result(self, role, shape, like, out=None):
         """An output with the type of `like`, a dtype's name or an array."""

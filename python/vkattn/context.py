@@ -20,6 +20,7 @@ from .handles import Handle, Turns, call, library
 from .traits import traits_of
 
 _MOST_PLANS = 64
+_MOST_CHECKS = 1024  # several times those of any device
 _ZEROED_AT_ONCE = 2**26  # bytes
 _MOST_BYTES = 2**63 - 4  # of an array: more would wrap on its way to the library
 
@@ -156,17 +157,17 @@ class Context:
 
     def __init__(self, device="", *, validation=False, traits="", saved=b"", journal=None, tune_budget_ms=0,
                  tune_gpus_alone=False):
-        callback = _abi.MESSAGE_CALLBACK(lambda _, severity, message: warnings.warn(message.decode(errors="replace"), stacklevel=2))
-        known = traits_of(traits)
+        callback = _abi.MessageCallback(lambda _, severity, message: warnings.warn(message.decode(errors="replace"), stacklevel=2))
+        known, saved = traits_of(traits), bytes(saved)
         info = _abi.ContextInfo(device_selector=str(device).encode(), enable_validation=validation,
                                 message_callback=callback, traits=known, trait_count=len(known),
-                                saved_data=bytes(saved), saved_bytes=len(saved))
+                                saved_data=ctypes.cast(saved, ctypes.c_void_p), saved_bytes=len(saved))
         if journal is not None and journal is not False:
             path = journal_file() if journal is True else os.fspath(journal)
-            _abi.extend(info, _abi.CrashJournal(_abi.Extension(_abi.EXTENSION_CRASH_JOURNAL), os.fsencode(path)))
+            _abi.extend(info, _abi.CrashJournal(path=os.fsencode(path)))
         milliseconds = _abi.whole(ctypes.c_uint32, "tune_budget_ms", tune_budget_ms)
         if milliseconds != 0:
-            _abi.extend(info, _abi.TuneBudget(_abi.Extension(_abi.EXTENSION_TUNE_BUDGET), milliseconds, bool(tune_gpus_alone)))
+            _abi.extend(info, _abi.TuneBudget(tune_budget_ms=milliseconds, gpus_alone=bool(tune_gpus_alone)))
         self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
@@ -209,7 +210,7 @@ class Context:
 
     def self_test(self):
         """Checks the numbers of every kernel; what fails is off for this context, but in programs that are recorded already."""
-        count, checks = ctypes.c_uint32(_abi.MAX_CHECKS), (_abi.Check * _abi.MAX_CHECKS)()
+        count, checks = ctypes.c_uint32(_MOST_CHECKS), (_abi.Check * _MOST_CHECKS)()
         with self.lock:
             call("vkattn_self_test", self.handle.raw, count, checks, ctypes.sizeof(_abi.Check))
             self._generation += 1

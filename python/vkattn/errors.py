@@ -1,6 +1,8 @@
 """Failures of the library as exceptions, with its own message: one line that names the argument and what was expected."""
 import contextlib
 
+from . import _abi
+
 
 class VkattnError(RuntimeError):
     """A call that failed; `result` is its vkattn_result."""
@@ -27,8 +29,10 @@ class DeviceLostError(VkattnError):
     """The device is gone: so is everything that was made with its context."""
 
 
-_KINDS = {-1: InvalidArgumentError, -2: UnsupportedError, -3: NoDeviceError, -4: NoDeviceError, -5: OutOfMemoryError,
-          -6: OutOfMemoryError, -7: DeviceLostError}
+_KINDS = {_abi.ERROR_INVALID_ARGUMENT: InvalidArgumentError, _abi.ERROR_UNSUPPORTED: UnsupportedError,
+          _abi.ERROR_NO_VULKAN: NoDeviceError, _abi.ERROR_NO_DEVICE: NoDeviceError,
+          _abi.ERROR_OUT_OF_HOST_MEMORY: OutOfMemoryError, _abi.ERROR_OUT_OF_DEVICE_MEMORY: OutOfMemoryError,
+          _abi.ERROR_DEVICE_LOST: DeviceLostError}
 
 
 @contextlib.contextmanager

@@ -19,20 +19,17 @@ _STORED = {name: info.type for name, info in type_infos().items() if info.cache}
 _CACHE_TYPES = tuple(_STORED)
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _FLOAT_TYPES = {name: _STORED[name] for name in ("float32", "float16", "bfloat16")}
-_ENUMERATIONS = {"kind": _abi.LAYER_KINDS, "kv_head_mapping": _abi.KV_HEAD_MAPPINGS, "mla_form": _abi.MLA_FORMS,
-                 "activation": _abi.ACTIVATIONS}
 _INDEXER = {name for name, _ in _abi.LayerIndexer._fields_} - {"extension"}
 
 
 def _rope_scaling(kind, factors=None, **members):
-    """The scaling, and what it points to: the factors of longrope."""
-    scaling = _abi.RopeScaling(kind=_abi.choose("rope_scaling", _abi.ROPE_SCALINGS, kind), **members)
+    """The scaling, with the factors of longrope."""
+    scaling = _abi.RopeScaling(kind=_abi.choose("rope_scaling", _abi.ROPE_SCALING_KINDS, kind), **members)
     if factors is None:
-        return scaling, None
+        return scaling
     values = (ctypes.c_float * len(factors))(*(_abi.real("factors", factor) for factor in factors))
-    extension = _abi.RopeFactors(_abi.Extension(_abi.EXTENSION_ROPE_FACTORS), ctypes.addressof(values), len(values))
-    scaling.next = ctypes.addressof(extension)
-    return scaling, (values, extension)
+    _abi.extend(scaling, _abi.RopeFactors(factors=values, count=len(values)))
+    return scaling
 
 
 def layer_config(kind, **members):
@@ -48,16 +45,15 @@ def layer_config(kind, **members):
     config = _abi.LayerConfig()
     indexer = {name: members.pop(name) for name in _INDEXER & members.keys()}
     if indexer:
-        _abi.extend(config, _abi.LayerIndexer(_abi.Extension(_abi.EXTENSION_LAYER_INDEXER), **indexer))
+        _abi.extend(config, _abi.LayerIndexer(**indexer))
     for name, value in {"kind": kind, **members}.items():
         if name not in known:
             raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(known))}")
         if name == "rope_scaling":
             if not isinstance(value, dict) or "kind" not in value:
-                raise TypeError(f"rope_scaling: {value!r}, expected a dict with kind, one of {', '.join(_abi.ROPE_SCALINGS)}")
-            value, kept = _rope_scaling(**value)
-            object.__setattr__(config, "_kept", kept)
-        setattr(config, name, _abi.choose(name, _ENUMERATIONS[name], value) if name in _ENUMERATIONS else value)
+                raise TypeError(f"rope_scaling: {value!r}, expected a dict with kind, one of {', '.join(_abi.ROPE_SCALING_KINDS)}")
+            value = config.__dict__["rope_scaling"] = _rope_scaling(**value)  # whose factors live as long
+        setattr(config, name, value)
     return config
 
 
@@ -85,7 +81,7 @@ class Layer:
     def __init__(self, kind, weights, *, prefix="", context=None, **config):
         self.context = context or default_context()
         self.config = layer_config(kind, **config)
-        kind = next(name for name, number in _abi.LAYER_KINDS.items() if number == self.config.kind)
+        kind = {number: name for name, number in _abi.LAYER_KINDS.items()}[self.config.kind]  # the last of its names
         arrays = layer_weights(kind, weights, prefix)
         self._arrays = [self.context.own(array, name) for name, array in arrays.items() if isinstance(array, Array)]
         raw_weights = (_abi.Weight * max(len(arrays), 1))(*(_raw_weight(name, array) for name, array in arrays.items()))
@@ -122,21 +118,19 @@ class Layer:
                                    ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
             if array is not None:
                 given.take(role, array, types)
-        for role, array in (("block_mask", block_mask), ("key_padding_mask", key_padding_mask), ("key_lengths", key_lengths)):
-            if array is not None:
-                given.take(role, array, dtype=_abi.ATTENTION_TENSORS[role])
-        for role in {"attn_mask", "block_mask"} & given.inputs.keys():
-            given.inputs[role] = broadcastable(given.inputs[role], role)
+        given.take_named(block_mask=block_mask, key_padding_mask=key_padding_mask, key_lengths=key_lengths)
+        if attn_mask is not None:
+            given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
         query = given.inputs["query"]
         output = given.result("output", output_shape or query.shape, query, out)
-        layer_call = _abi.LayerCall(kernel=_abi.choose("kernel", _abi.KERNELS, kernel), past_len=past_len, max_seqlen=max_seqlen)
+        layer_call = _abi.LayerCall(kernel=kernel, past_len=past_len, max_seqlen=max_seqlen)
         set_masks(layer_call, is_causal, window, causal_alignment, block_size)
         for role, array in {**given.inputs, "output": output}.items():
             setattr(layer_call, role, describe(array, role))
         given.extend_by_norm(layer_call, norm, norm_epsilon)
         if intermediate_dtype is not None:
             kind = _abi.choose("intermediate_dtype", _FLOAT_TYPES, intermediate_dtype)
-            _abi.extend(layer_call, _abi.IntermediateType(_abi.Extension(_abi.EXTENSION_INTERMEDIATE_TYPE), kind))
+            _abi.extend(layer_call, _abi.IntermediateType(type=kind))
         tokens = None
         if cu_seqlens is not None:
             bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")

@@ -4,7 +4,8 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, STORED, WEIGHTS, as_array, checked_bounds, describe, dtype_of, element_strides, is_quantised, set_ranges
+from .arrays import (FLOATS, STORED, WEIGHTS, as_array, checked_bounds, describe, dtype_of, element_strides, is_quantised,
+                     set_ranges, set_scale)
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -54,7 +55,7 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out, dt
         if value is not None and call.take(role, value).shape != shape:
             raise ValueError(f"{role}: shape {list(call.inputs[role].shape)}, expected {list(shape)}")
     call.result("output", shape, _dtype_or(dtype, input), out)
-    desc = _abi.LinearDesc(activation=_abi.choose("activation", _abi.ACTIVATIONS, activation))
+    desc = _abi.LinearDesc(activation=activation)
     folded = {"input", "multiplier", "residual", "output"}
     _describe(desc, {role: _fold(array, role) if role in folded else array
                      for role, array in {**call.inputs, **call.outputs}.items()})
@@ -109,14 +110,14 @@ def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=0.0, ou
     if bias is not None:
         call.take("bias", bias)
     output = call.result("output", input.shape, _dtype_or(dtype, input), out)
-    desc = _abi.NormDesc(kind=_abi.choose("kind", _abi.NORM_KINDS, kind), epsilon=epsilon)
+    desc = _abi.NormDesc(kind=kind, epsilon=epsilon)
     _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
     if residual is not None:
         residual = call.take("residual", residual)
         if residual.shape != input.shape:
             raise ValueError(f"residual: shape {list(residual.shape)}, expected {list(input.shape)}")
         residual = describe(_fold(residual, "residual"), "residual")
-        _abi.extend(desc, _abi.NormResidual(_abi.Extension(_abi.EXTENSION_NORM_RESIDUAL), residual))
+        _abi.extend(desc, _abi.NormResidual(residual=residual))
     call.run("vkattn_norm_plan", desc, may_share=("input", "residual"))
     return call.given_back("output")
 
@@ -180,21 +181,16 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
     call.take("key", key, STORED, strided=True)
     if query.ndim != 4:
         raise ValueError(f"query: {query.ndim} dimensions, expected [B,Hi,Lq,D]")
+    call.take_named(**lengths)
     given = dict(call.inputs)
     if weights is not None:
         given["weights"] = call.take("weight", weights, dtype="float32", name="weights")
-    for name, numbers in lengths.items():
-        if numbers is not None:
-            given[name] = call.take(name, numbers, dtype="int32")
     given["indices"] = call.result("indices", (query.shape[0], 1, query.shape[2], top_k), "int32")
-    desc = _abi.IndexDesc(scale=0.0 if scale is None else scale, key_block_len=key_block_len, forced_first=forced_first,
-                          forced_last=forced_last, past_len=past_len, max_seqlen_q=max_seqlen_q, max_seqlen_k=max_seqlen_k)
-    desc.activation = _abi.choose("activation", _abi.INDEX_ACTIVATIONS, activation)
-    desc.head_reduce = _abi.choose("head_reduce", _abi.INDEX_REDUCES, head_reduce)
-    desc.block_reduce = _abi.choose("block_reduce", _abi.INDEX_REDUCES, block_reduce)
+    desc = _abi.IndexDesc(key_block_len=key_block_len, activation=activation, head_reduce=head_reduce, block_reduce=block_reduce,
+                          forced_first=forced_first, forced_last=forced_last, past_len=past_len, max_seqlen_q=max_seqlen_q,
+                          max_seqlen_k=max_seqlen_k)
     set_ranges(desc, is_causal, window, causal_alignment)
-    if scale is not None:
-        desc.mask_flags |= _abi.SCALE_AS_GIVEN
+    set_scale(desc, scale)
     _describe(desc, given)
     if key_scales is not None:
         _abi.add_scales(desc, call.take_scales("key_scales", key_scales))

@@ -178,13 +178,12 @@ class PagedCache:
             sequences = _numbers_of(sequences)
             lengths = [self.length(sequence) for sequence in sequences]
             counts, cu_seqlens_q = _counts(sequences, query, "query", cu_seqlens_q)
-            call = Problem(query, self.keys, self.values, enable_gqa=True, is_causal=is_causal, causal_alignment="bottom_right",
-                           key_lengths=lengths, block_table=self.block_table(sequences), cu_seqlens_q=cu_seqlens_q,
-                           max_seqlen_q=max(counts) if cu_seqlens_q is not None else 0, return_lse=return_lse, out=out,
-                           kv_rotation=self._rotation, key_scales=self.key_scales, value_scales=self.value_scales,
-                           call=Call(self.context, (("query", query), ("out", out))), **options).run()
-        results = tuple(call.given_back(role) for role in call.outputs)
-        return results if return_lse else results[0]
+            arguments = dict(query=query, key=self.keys, value=self.values, enable_gqa=True, is_causal=is_causal,
+                             causal_alignment="bottom_right", key_lengths=lengths, block_table=self.block_table(sequences),
+                             cu_seqlens_q=cu_seqlens_q, max_seqlen_q=max(counts) if cu_seqlens_q is not None else 0,
+                             return_lse=return_lse, out=out, kv_rotation=self._rotation, key_scales=self.key_scales,
+                             value_scales=self.value_scales, **options)
+            return Problem(arguments, Call(self.context, (("query", query), ("out", out)))).results()
 
     @outside_graphs
     def block_table(self, sequences):

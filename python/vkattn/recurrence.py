@@ -69,9 +69,8 @@ def linear_attention(query, key, value, *, decay=None, beta=None, rule="delta", 
     call = Call(context, (("query", query), ("key", key), ("value", value), ("decay", decay), ("beta", beta),
                           ("initial_state", initial_state), ("final_state", final_state), ("token_states", token_states),
                           ("cu_seqlens_q", cu_seqlens_q), ("state_slots", state_slots), ("accepted", accepted), ("out", out)))
-    desc = _abi.LinearAttentionDesc(scale=0.0 if scale is None else scale, qk_l2norm=_abi.flag("qk_l2norm", qk_l2norm))
-    desc.rule = _abi.choose("rule", _abi.LINEAR_ATTENTION_RULES, rule)
-    desc.form = _abi.choose("form", _abi.LINEAR_ATTENTION_FORMS, form)
+    desc = _abi.LinearAttentionDesc(scale=0.0 if scale is None else scale, rule=rule, form=form,
+                                    qk_l2norm=_abi.flag("qk_l2norm", qk_l2norm))
     for role, array in (("query", query), ("key", key), ("value", value)):
         array = call.take(role, array, strided=True)
         if array.ndim != 4:
@@ -104,7 +103,7 @@ def causal_conv1d(input, weight, bias=None, *, activation="none", initial_state=
     call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("initial_state", initial_state),
                           ("final_state", final_state), ("token_states", token_states), ("cu_seqlens_q", cu_seqlens_q),
                           ("state_slots", state_slots), ("accepted", accepted), ("out", out)))
-    desc = _abi.CausalConv1dDesc(activation=_abi.choose("activation", _abi.ACTIVATIONS, activation))
+    desc = _abi.CausalConv1dDesc(activation=activation)
     input, weight = call.take("input", input), call.take("weight", weight)
     if input.ndim != 3 or weight.ndim != 2 or weight.shape[1] < 2:
         raise ValueError(f"input, weight: shapes {list(input.shape)} and {list(weight.shape)}, expected [B,L,C] and [C,K] with K from 2")

@@ -54,8 +54,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     one_head = key.shape[-3:-2] == value.shape[-3:-2] == (1,)
     kv_batch = (*batch[:-1], key.shape[-3]) if grouped or one_head else batch
     query, key, value = _folded(query, batch), _folded(key, kv_batch), _folded(value, kv_batch)
-    Problem(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale, enable_gqa=True,
-            dropout_seed=drawn_seed(call.torch) if dropout_p > 0 else 0, call=call).run()
+    Problem({"query": query, "key": key, "value": value, "attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal,
+             "scale": scale, "enable_gqa": True, "dropout_seed": drawn_seed(call.torch) if dropout_p > 0 else 0}, call).run()
     return call.given_back("output", shape)
 
 

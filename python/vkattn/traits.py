@@ -1,11 +1,5 @@
 """Traits of a device: what is known of it beyond what it reports (docs/devices.md)."""
-import itertools
-
 from . import _abi
-from .handles import library
-
-_TEXTS = (library.vkattn_trait_text(number).decode() for number in itertools.count())
-_NUMBERS = {text: number for number, text in enumerate(itertools.takewhile("unknown".__ne__, _TEXTS))}
 
 
 def traits_of(traits):
@@ -23,9 +17,9 @@ def _parse(text):
 
 
 def _number_of(name):
-    if name not in _NUMBERS:
-        raise ValueError(f'traits: "{name}" is unknown, expected one of {", ".join(_NUMBERS)}')
-    return _NUMBERS[name]
+    if name not in _abi.TRAIT_NAMES:
+        raise ValueError(f'traits: "{name}" is unknown, expected one of {", ".join(_abi.TRAIT_NAMES)}')
+    return _abi.TRAIT_NAMES[name]
 
 
 def _checked(name, value):

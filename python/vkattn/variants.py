@@ -54,7 +54,7 @@ def _set_variant(desc, inputs, context, functions, given):
     text, captured = functions_text(functions, given)
     with context.lock:
         variant = _variant(context, text)
-    extension = _abi.AttentionVariant(extension=_abi.Extension(_abi.EXTENSION_ATTENTION_VARIANT), variant=variant.raw)
+    extension = _abi.AttentionVariant(variant=variant.raw)
     for number, array in enumerate(captured):
         if isinstance(array, Array):
             context.own(array, f"captured_{number}")
@@ -124,7 +124,7 @@ def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured
 
 
 def _take_block_mask(block_mask, query, key, value, more):
-    """What a BlockMask says, as arguments of attention."""
+    """Adds what a BlockMask says to arguments of attention, and returns their Call: results are of the kind of the others."""
     _, _, queries, keys = block_mask.shape
     given = (query.shape[-2], key.shape[-2])
     if more.get("block_table") is None and given != (queries, keys):
@@ -132,8 +132,8 @@ def _take_block_mask(block_mask, query, key, value, more):
     if more.setdefault("past_len", block_mask.past_len) != block_mask.past_len:
         raise ValueError(f"past_len: {more['past_len']}, expected {block_mask.past_len}, with which block_mask was made")
     others = {name: array for name, array in more.items() if name in (*_abi.ATTENTION_TENSORS, "out")}
-    call = Call(block_mask.blocks.context, {"query": query, "key": key, "value": value, **others}.items())
-    more.update(block_mask=block_mask.blocks, block_size=block_mask.BLOCK_SIZE, call=call)  # results are of the others' kind
+    more.update(block_mask=block_mask.blocks, block_size=block_mask.BLOCK_SIZE)
+    return Call(block_mask.blocks.context, {"query": query, "key": key, "value": value, **others}.items())
 
 
 @outside_graphs
@@ -160,18 +160,18 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
     query, key, value, scale, enable_gqa, return_lse and the result are those of attention. Raises UnsupportedError where
         the library vkattn_jit, which compiles the functions, is not beside the library vkattn.
     """
+    call = None
     if isinstance(block_mask, BlockMask):
         if mask_mod is not None:
             raise TypeError("mask_mod: given beside a BlockMask, expected None: it has its own")
         mask_mod, captured = block_mask.mask_mod, captured or block_mask.captured
-        _take_block_mask(block_mask, query, key, value, more)
+        call = _take_block_mask(block_mask, query, key, value, more)
     elif block_mask is not None:
         more["block_mask"] = block_mask
     functions = {"score_mod": score_mod, "mask_mod": mask_mod, "lse_mod": lse_mod, "output_mod": output_mod}
     if all(function is None for function in functions.values()):
         raise TypeError(f"{', '.join(functions)}: None, expected a function or GLSL text for one of them")
-    made = Problem(query, key, value, scale=scale, enable_gqa=enable_gqa, return_lse=return_lse, **more)
+    made = Problem({"query": query, "key": key, "value": value, "scale": scale, "enable_gqa": enable_gqa, "return_lse": return_lse,
+                    **more}, call)
     made.parents = [_set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured)]
-    call = made.run()
-    results = [call.given_back(role, array.shape[made.missing:]) for role, array in call.outputs.items()]
-    return tuple(results) if return_lse else results[0]
+    return made.results()

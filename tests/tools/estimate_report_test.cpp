@@ -293,8 +293,8 @@ TEST_CASE("an object with \"op\" gives the layer of a case file") {
 }
 
 TEST_CASE("a configuration that says too little or nonsense is refused with the key's name") {
-    CHECK(contains(error_of("{}"), "\"hidden_size\""));
-    CHECK(contains(error_of(R"({"hidden_size": 64})"), "\"num_attention_heads\""));
+    CHECK(contains(error_of("{}"), "'hidden_size' is missing, expected a Hugging Face config.json or an object with"));
+    CHECK(contains(error_of(R"({"hidden_size": 64})"), "'num_attention_heads' is missing"));
     CHECK(contains(error_of(R"({"hidden_size": -64, "num_attention_heads": 4})"), "is -64"));
     CHECK(contains(error_of(R"({"hidden_size": "64", "num_attention_heads": 4})"), "is \"64\""));
     CHECK(

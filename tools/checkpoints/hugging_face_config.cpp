@@ -94,15 +94,7 @@ void read_gemma(const ModelKeys &keys, const ModelType &type, vkattn_layer_confi
 }
 
 void read_latent(const ModelKeys &keys, vkattn_layer_config &layer) {
-    layer.kind = VKATTN_LAYER_MLA;
-    layer.embed_dim = keys.size("hidden_size");
-    layer.num_heads = keys.size("num_attention_heads");
-    layer.q_lora_rank = keys.has("q_lora_rank") ? keys.size("q_lora_rank") : 0;
-    layer.kv_lora_rank = keys.size("kv_lora_rank");
-    layer.qk_nope_head_dim = keys.size("qk_nope_head_dim");
-    layer.qk_rope_head_dim = keys.size("qk_rope_head_dim");
-    layer.v_head_dim = keys.size("v_head_dim");
-    layer.mla_form = VKATTN_MLA_ABSORB;
+    read_latent_sizes(keys, layer);
     layer.rope_interleaved = keys.flag("rope_interleave", true) ? 1 : 0;
     // These models' code gives rms_norm_eps to the norms around the attention, not to the two inside it.
     layer.norm_epsilon = 1e-6F;
@@ -130,10 +122,7 @@ void read_indexer(const ModelKeys &keys, const ModelType &type, std::uint32_t la
     if (shares_indexer(keys, layer))
         keys.fail("layer " + std::to_string(layer) +
                   " attends the keys that the layer before it has chosen, expected one with an indexer of its own");
-    vkattn_layer_indexer indexer{};
-    indexer.index_n_heads = keys.size("index_n_heads");
-    indexer.index_head_dim = keys.size("index_head_dim");
-    indexer.index_topk = keys.size("index_topk");
+    vkattn_layer_indexer indexer = read_indexer_sizes(keys);
     indexer.index_rope_interleaved = type.name == "glm_moe_dsa" ? 1 : 0;
     attention.indexer = add_indexer(attention.layer, indexer);
 }
@@ -217,12 +206,9 @@ void check_layer(const ModelKeys &keys, std::uint32_t layer) {
 }
 
 ModelKeys read_keys(const std::filesystem::path &config) {
-    const std::string file = config.string();
-    const ModelKeys keys(file, "",
-                         read_strict_json(config, "the config.json of a model", kLargestFile, kDeepestNesting));
-    // Models of several modalities keep the language model's keys one level down.
-    const std::optional<ModelKeys> language = keys.inner("text_config");
-    return language && !keys.has("num_attention_heads") ? *language : keys;
+    return ModelKeys(config.string(), "",
+                     read_strict_json(config, "the config.json of a model", kLargestFile, kDeepestNesting))
+        .language();
 }
 
 } // namespace

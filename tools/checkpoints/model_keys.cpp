@@ -22,8 +22,14 @@ const Json *ModelKeys::find(const std::string &key) const {
 
 const Json &ModelKeys::require(const std::string &key) const {
     const Json *found = find(key);
-    if (found == nullptr) fail("key '" + where_ + key + "' is missing, expected the config.json of a model");
+    if (found == nullptr) fail("key '" + where_ + key + "' is missing, expected " + expected_);
     return *found;
+}
+
+std::string ModelKeys::name_of(std::initializer_list<const char *> names) const {
+    for (const char *name : names)
+        if (has(name)) return name;
+    return *names.begin();
 }
 
 std::uint32_t ModelKeys::size(const std::string &key, std::optional<std::uint32_t> otherwise) const {
@@ -61,7 +67,32 @@ std::optional<ModelKeys> ModelKeys::inner(const std::string &key) const {
     const Json *value = find(key);
     if (value == nullptr) return std::nullopt;
     if (!value->is_object()) fail_value(key, "an object");
-    return ModelKeys(file_, where_ + key + ".", *value);
+    return ModelKeys(file_, where_ + key + ".", *value, expected_);
+}
+
+ModelKeys ModelKeys::language() const {
+    const std::optional<ModelKeys> inside = inner("text_config");
+    return inside && !has("num_attention_heads") ? *inside : *this;
+}
+
+void read_latent_sizes(const ModelKeys &keys, vkattn_layer_config &layer) {
+    layer.kind = VKATTN_LAYER_MLA;
+    layer.mla_form = VKATTN_MLA_ABSORB;
+    layer.embed_dim = keys.size("hidden_size");
+    layer.num_heads = keys.size("num_attention_heads");
+    layer.q_lora_rank = keys.size("q_lora_rank", 0);
+    layer.kv_lora_rank = keys.size("kv_lora_rank");
+    layer.qk_nope_head_dim = keys.size("qk_nope_head_dim");
+    layer.qk_rope_head_dim = keys.size("qk_rope_head_dim");
+    layer.v_head_dim = keys.size("v_head_dim");
+}
+
+vkattn_layer_indexer read_indexer_sizes(const ModelKeys &keys) {
+    vkattn_layer_indexer indexer{};
+    indexer.index_n_heads = keys.size("index_n_heads");
+    indexer.index_head_dim = keys.size("index_head_dim");
+    indexer.index_topk = keys.size("index_topk");
+    return indexer;
 }
 
 } // namespace vkattn::tools

@@ -1,0 +1,73 @@
+"""Structures of C, and the checks of what their members are set to."""
+import ctypes
+import operator
+from ctypes import c_double, c_float, c_int, c_int32, c_uint32, c_uint64
+
+_RANGES = {c_int: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
+
+
+def flag(name, value):
+    """True or False, of Python or of NumPy: any text would count as true."""
+    if isinstance(value, bool) or getattr(getattr(value, "dtype", None), "kind", None) == "b" or value in (0, 1):
+        return bool(value)
+    raise TypeError(f"{name}: {value!r}, expected True or False")
+
+
+def choose(name, choices, value):
+    """The number of a name; the C interface's numbers are taken too."""
+    if isinstance(value, str) and value in choices:
+        return choices[value]
+    if isinstance(value, int) and not isinstance(value, bool) and value in choices.values():
+        return value
+    raise ValueError(f"{name}: {value!r}, expected one of {', '.join(choices)}")
+
+
+def real(name, value):
+    """A number that is no text."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: {value!r}, expected a number") from None
+
+
+def whole(kind, name, value):
+    """A whole number that its C type holds: ctypes itself takes others, and cuts off their high bits."""
+    least, most = _RANGES[kind]
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: {value!r}, expected a whole number") from None
+    if not least <= number <= most:
+        raise ValueError(f"{name}: {number}, expected a whole number from {least} to {most}")
+    return number
+
+
+class _Structure(ctypes.Structure):
+    """Whose members are known by name, whose whole numbers are as large as they may be, and whose enumerations take names."""
+
+    def __init__(self, *values, **members):
+        super().__init__()
+        for (name, _), value in zip(self._fields_, values):
+            setattr(self, name, value)
+        for name, value in members.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        if name not in self._kinds_:
+            raise TypeError(f"{name}: no member of {type(self).__name__}, expected one of {', '.join(self._kinds_)}")
+        kind = self._kinds_[name]
+        if isinstance(kind, dict):
+            value = choose(name, kind, value)
+        elif kind in _RANGES:
+            value = whole(kind, name, value)
+        elif kind in (c_float, c_double):
+            value = real(name, value)
+        super().__setattr__(name, value)
+
+
+def structure(name, *fields):
+    """A class for a structure of C. fields: (name, type of ctypes), of an enumeration (name, {name: number})."""
+    members = [(member, c_int if isinstance(kind, dict) else kind) for member, kind in fields]
+    return type(name, (_Structure,), {"_fields_": members, "_kinds_": dict(fields)})
