@@ -7,13 +7,29 @@
 #include "shaders/interface/norm.h"
 #include "vkattn_shaders/table.hpp"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace vkattn {
 
+namespace {
+
+// So that an invocation has four fours of features on a GPU, whose loads are then all under way at the same time. A CPU driver has no
+// use for more invocations.
+uint32_t workgroup_size_of(uint32_t features, const DeviceCaps &caps) {
+    constexpr uint32_t kLeast = 64, kFeatures = 16; // of an invocation
+    if (caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) return kLeast;
+    const uint32_t most = std::min(uint32_t{256}, std::bit_floor(caps.max_workgroup_invocations));
+    return std::clamp(std::bit_ceil(divide_up(features, kFeatures)), kLeast, most);
+}
+
+} // namespace
+
 void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const NormTensors &tensors) {
     const auto features = static_cast<uint32_t>(tensors.input.tensor.shape[2]);
     gpu::NormConstants constants;
+    constants.WORKGROUP_SIZE = workgroup_size_of(features, builder.context().caps());
     constants.SUBTRACTS_MEAN = norm == Norm::kLayer;
     constants.IN_FOURS = features % 4 == 0;
     for (const auto &row : NormTensors::table())

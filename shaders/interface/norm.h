@@ -17,19 +17,18 @@ VKATTN_BINDINGS(NORM_TENSORS)
 namespace vkattn::gpu {
 #endif
 
-#define NORM_WORKGROUP_SIZE 64 /* a power of two */
-
-/* IN_FOURS: features are whole fours, and rows of 16 bits begin at whole words */
+/* WORKGROUP_SIZE: a power of two. IN_FOURS: features are whole fours, and rows of 16 bits begin at whole words */
 #define NORM_CONSTANTS(X)                                                                                              \
-    X(0, SUBTRACTS_MEAN, 0)                                                                                            \
-    X(1, INPUT_FORMAT, 1)                                                                                              \
-    X(2, WEIGHT_FORMAT, 1)                                                                                             \
-    X(3, BIAS_FORMAT, 0)                                                                                               \
-    X(4, OUTPUT_FORMAT, 1)                                                                                             \
-    X(5, OUTPUT_PAIRS, 0)                                                                                              \
-    X(6, RESIDUAL_FORMAT, 0)                                                                                           \
-    X(7, GATE_FORMAT, 0)                                                                                               \
-    X(8, IN_FOURS, 0)
+    X(0, WORKGROUP_SIZE, 64)                                                                                           \
+    X(1, SUBTRACTS_MEAN, 0)                                                                                            \
+    X(2, INPUT_FORMAT, 1)                                                                                              \
+    X(3, WEIGHT_FORMAT, 1)                                                                                             \
+    X(4, BIAS_FORMAT, 0)                                                                                               \
+    X(5, OUTPUT_FORMAT, 1)                                                                                             \
+    X(6, OUTPUT_PAIRS, 0)                                                                                              \
+    X(7, RESIDUAL_FORMAT, 0)                                                                                           \
+    X(8, GATE_FORMAT, 0)                                                                                               \
+    X(9, IN_FOURS, 0)
 
 struct NormPush {
     uint first_group[3];

@@ -2,7 +2,6 @@
 #include "runtime/spirv/workgroup_size.hpp"
 #include "shaders/interface/attention.h"
 #include "shaders/interface/linear.h"
-#include "shaders/interface/norm.h"
 #include "vkattn_shaders/table.hpp"
 
 #include <doctest/doctest.h>
@@ -23,7 +22,7 @@ constexpr auto kWorkgroupSize = static_cast<std::uint32_t>(gpu::AttentionConstan
 TEST_CASE("a workgroup's size is what its specialisation constants make it, or what the shader fixes") {
     CHECK(workgroup_size(shaders::flash.code.words(), {{kWorkgroupSize, 48}}) == 48);
     CHECK(workgroup_size(shaders::masked_softmax.code.words(), {{kWorkgroupSize, 48}}) == UNFUSED_WORKGROUP_SIZE);
-    CHECK(workgroup_size(shaders::norm.code.words()) == NORM_WORKGROUP_SIZE);
+    CHECK(workgroup_size(shaders::linear_vector.code.words()) == LINEAR_WORKGROUP_SIZE);
     if (is_built(shaders::coopmat))
         CHECK(workgroup_size(shaders::coopmat.code.words(), {{kWorkgroupSize, 256}}) == 256);
 }
