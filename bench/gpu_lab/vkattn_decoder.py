@@ -2,7 +2,6 @@
 scripts/modern-root: a layer as a recorded program, a model as vkattn-lm runs it. Prints which dispatches computed it, the program's
 report, and "right" or "wrong" with the error."""
 import collections
-import ctypes
 import json
 import os
 import pathlib
@@ -18,7 +17,6 @@ import vkattn  # noqa: E402
 from vkattn import _abi  # noqa: E402
 from vkattn.arrays import describe  # noqa: E402
 from vkattn.calls import Call  # noqa: E402
-from vkattn.handles import library  # noqa: E402
 from vkattn_lm.architectures import ARCHITECTURES, Config  # noqa: E402
 from vkattn_lm.files import Stored  # noqa: E402
 from vkattn_lm.model import Decoder  # noqa: E402
@@ -64,19 +62,12 @@ def config_of(problem):
                   embedding_scale=problem.width ** 0.5 if problem.is_gemma else 1.0)
 
 
-class CacheAppend(ctypes.Structure):
-    """vkattn_cache_append_desc."""
-    _fields_ = [("cache", ctypes.c_void_p), ("key", _abi.Tensor), ("value", _abi.Tensor), ("cu_seqlens", _abi.Tensor),
-                ("max_seqlen", ctypes.c_uint32), ("next", ctypes.c_void_p)]
-
-
 def fill(cache, keys, values):
     """Appends K and V [sequences, kv_heads, tokens, size] to a cache."""
-    library.vkattn_cache_append_plan.restype = ctypes.c_int
-    library.vkattn_cache_append_plan.argtypes = [ctypes.c_void_p, ctypes.POINTER(CacheAppend), ctypes.POINTER(ctypes.c_void_p)]
     call = Call(cache.context)
     inputs = {"key": cache.context.array(keys), "value": cache.context.array(values)}
-    desc = CacheAppend(cache.handle.raw, *(describe(call.take(role, array), role) for role, array in inputs.items()))
+    described = {role: describe(call.take(role, array), role) for role, array in inputs.items()}
+    desc = _abi.CacheAppendDesc(cache=cache.handle.raw, **described)
     plans = cache.plans.setdefault("fill", collections.OrderedDict())
     call.run("vkattn_cache_append_plan", desc, parents=[cache.handle], plans=plans)
 

@@ -36,6 +36,25 @@ def test_enumerations_are_known_by_names():
     assert _abi.TRAIT_NAMES["max_workgroup_count"] == 32 and "count" not in _abi.TRAIT_NAMES
 
 
+def test_what_headers_may_have_beside_declarations(tmp_path):
+    (tmp_path / "vkattn.h").write_text("""\
+#ifdef __cplusplus /* C++ */
+#define VKATTN_SIZED(type) type{sizeof(type)}
+#else
+#define VKATTN_SIZED(type) \\
+    {sizeof(type)}
+#endif /* C++ */
+#define VKATTN_PARTS 2u /* at most */
+typedef struct vkattn_part {
+    uint32_t struct_size, kinds[VKATTN_PARTS]; // filled in by the caller
+    const char *const *names;
+} vkattn_part;
+""")
+    made = {}
+    exec(_headers.module_text(tmp_path), {"__package__": "vkattn"}, made)
+    assert [name for name, _ in made["Part"]._fields_] == ["struct_size", "kinds", "names"] and ctypes.sizeof(made["Part"]) == 24
+
+
 @pytest.mark.parametrize("text, message", [
     ("union vkattn_number { int whole; };", "vkattn.h, line 3: a declaration, which _headers.py does not know, in: union"),
     ("VKATTN_API int vkattn_count(vkattn_thing thing);", "line 3: the type vkattn_thing, which _headers.py does not know"),
