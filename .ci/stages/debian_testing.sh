@@ -22,7 +22,7 @@ status=0
 scripts/modern-root run scripts/test -LE '^debian_12$' ||
     status=$?
 library=$PWD/build-ci/tests/consume/add_subdirectory/build/vkattn/libvkattn.so
-[ -e "$library" ] || { echo "no $library, expected what the stage lavapipe leaves" && status=1; }
+[ -e "$library" ] || { echo "no $library, expected what the stages documentation and lavapipe leave" && status=1; }
 scripts/modern-root install python3-numpy python3-pytest python3-torch && fetch_transformers || status=$?
 python="VKATTN_LIBRARY=$library VKATTN_JIT_LIBRARY=${library%/*}/runtime/jit/libvkattn_jit.so PYTHONPATH=$PWD/build-ci/transformers $pytest"
 # python: the package beside PyTorch and in models of transformers, with the library that consume_python has.

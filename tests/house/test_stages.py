@@ -76,6 +76,12 @@ def test_rows_name_stages_and_rows_name_every_stage():
     assert sorted(path.stem for path in (ROOT / ".ci/stages").iterdir()) == sorted(STAGES)
 
 
+def test_debian_testing_has_the_library_that_another_stage_leaves():
+    for pattern, words in ROWS:
+        stages = {stage for word in words.split() for stage in SETS.get(word, word).split()}
+        assert "debian_testing" not in stages or stages & {"documentation", "lavapipe"}, pattern
+
+
 @pytest.mark.parametrize("path", ["a_new_folder/file.cpp", ".ci/run", "CMakeLists.txt", "tests/CMakeLists.txt", "scripts/compile"])
 def test_what_is_unknown_and_what_builds_runs_all(path):
     assert choose(ROOT, "README.md", path)[0] == {"all"}
