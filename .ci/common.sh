@@ -6,14 +6,6 @@ export VKATTN_VALIDATION=1
 # what has been compiled need not be again in another folder
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_IGNOREOPTIONS=-Werror CCACHE_SLOPPINESS=pch_defines,time_macros
 
-# The suites that the stage lavapipe leaves to others. Of the host's code: under the sanitizers, and what calls a driver for more than
-# its messages in Debian testing under validation. Of kernels: executed on AMD's GPUs or in Debian testing, most of them both; many on
-# SwiftShader and on simulated devices, too.
-# shellcheck disable=SC2034
-of_host='api|api\.arguments|api\.wrap|attention\.bindings|bench|checkpoints|faults_on_null_driver|files_and_arithmetic|gpu_lab|layer|memory|programs|saved_state|submit|variants'
-# shellcheck disable=SC2034
-of_kernels='attention\.layouts|attention\.numbers|caches|causal_conv1d|gated_rms_norm|index|key_lists|kv_append|layers|linear_attention|merge|operators|rotation|scales|self_test|split|top_k'
-
 without_testing() { # without_testing WHAT: Debian testing cannot be installed, so that WHAT is not tested
     echo "!! Debian testing cannot be installed: $1 (VKATTN_CI_WITHOUT_TESTING=1: allowed) !!"
     [ "${VKATTN_CI_WITHOUT_TESTING-}" = 1 ]
@@ -31,9 +23,9 @@ sources() { git ls-files --cached --others --exclude-standard -- "$@"; }
 # The builds that several stages use: the first one compiles, the others find nothing left to do.
 on_debian="-DVKATTN_WERROR=ON -DCMAKE_EXPORT_COMPILE_COMMANDS=ON"
 # For builds that share no object with another by ccache: a precompiled header would keep both from it.
-precompiled_headers="-DCMAKE_PROJECT_vkattn_INCLUDE=$PWD/.ci/precompiled_headers.cmake"
+of_ci="-DCMAKE_PROJECT_vkattn_INCLUDE=$PWD/.ci/builds.cmake"
 # Compiled sooner: the kernels do the work. Without the lines of shaders that scripts/gpu-lab profile leaves in that folder.
-in_testing="$precompiled_headers -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 -DVKATTN_SHADER_LINES=OFF"
+in_testing="$of_ci -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS=-O1 -DVKATTN_SHADER_LINES=OFF"
 compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, run by the command
     local target=$1 arguments=$2
     shift 2
@@ -42,9 +34,13 @@ compile() { # compile TARGET CMAKE_ARGUMENTS [COMMAND...]: by scripts/compile, r
 }
 compile_on_debian() { VKATTN_BUILD_DIR=build-ci compile "$1" "$on_debian" env; }
 compile_in_testing() { VKATTN_BUILD_DIR=build-modern compile "$1" "$in_testing" scripts/modern-root run; }
+compile_for_execution() { # with what executes machine code
+    local target
+    for target in gpu_lab_execute vkattn_command vkattn_shared vkattn_tests; do compile_in_testing $target; done
+}
 # For builds by other compilers: the shaders of build-ci rather than the same once more.
 # shellcheck disable=SC2034
-by_other_compilers="$precompiled_headers -DVKATTN_COMPILED_SHADERS=$PWD/build-ci/generated -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None"
+by_other_compilers="$of_ci -DVKATTN_COMPILED_SHADERS=$PWD/build-ci/generated -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None"
 compile_shaders() { compile_on_debian vkattn_tools; }
 compile_emulated() {
     VKATTN_BUILD_DIR=build-emulated compile "$1" "$on_debian -DVKATTN_EMULATED_SUBGROUPS=ON -DVKATTN_BUILD_SAMPLES=OFF" env

@@ -1,7 +1,9 @@
 # shellcheck shell=bash
-# The release, packed by the shaders' newest compiler, builds and passes on this Debian without any, and so does its Debian
-# package; what was built here runs on Debian testing's driver, a matrix kernel included; the stage debian_testing tests
-# them all. Left out: what sees only the shaders and sources that the stage lavapipe sees.
+# What a new user does, with the release: packed by the shaders' newest compiler, it shows the demo on this Debian without any; twice,
+# the second time nothing is left to do. The same build passes and is installed, for those who use it, and so is its Debian
+# package; it runs on Debian testing's driver, a matrix kernel included; the stage debian_testing tests them all. Left out:
+# what sees only the shaders and sources that the stage lavapipe sees. Then the wheel, and what may be left
+# out of a build of the source.
 test_release_on_matrix_units() ( # FOLDER
     cd "$1"
     use_driver /usr/share/vulkan/icd.d/lvp_icd.json
@@ -35,6 +37,9 @@ unshare --mount --propagation private bash -euc '
         [ ! -e "$tool" ] || mount --bind /dev/null "$tool"
     done
     cd "$1"
+    scripts/demo
+    again=$(scripts/demo)
+    [[ $again == *"no work to do"* ]] || { echo "$again" && exit 1; }
     export VKATTN_CMAKE_ARGS=-DCMAKE_INSTALL_PREFIX=/usr
     scripts/test -R "^(kv_append|consume_(find_package|pkg_config|c99|no_exceptions))$"
     cd build
@@ -46,3 +51,6 @@ vkattn check tests/data/ref003_gqa4_mask_padding.safetensors
 cc -x c tests/consume/c99/main.c -x none -o "$copy/c99" $(pkg-config --cflags --libs vkattn)
 "$copy/c99"
 [ "$build" = build-ci ] || test_release_on_matrix_units "$copy"
+export CCACHE_BASEDIR=$PWD
+compile_on_debian all
+ctest --test-dir build-ci --output-on-failure --no-tests=error -j"$jobs" -R '^consume_(families|wheel)$'

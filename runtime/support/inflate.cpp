@@ -47,7 +47,8 @@ class Bits {
 // Symbols by the bits that stand for them.
 class Codes {
   public:
-    explicit Codes(std::span<const uint8_t> lengths) : entries_(size_t{1} << kMostBits) {
+    explicit Codes(std::span<const uint8_t> lengths)
+        : longest_(*std::ranges::max_element(lengths)), entries_(size_t{1} << longest_) {
         std::array<uint32_t, kMostBits + 1> count{};
         for (const uint8_t length : lengths) ++count[length];
         std::array<uint32_t, kMostBits + 2> next{};
@@ -61,7 +62,7 @@ class Codes {
     }
 
     uint32_t next(Bits &bits) const {
-        const uint16_t entry = entries_[bits.peek(kMostBits)];
+        const uint16_t entry = entries_[bits.peek(longest_)];
         if (entry == 0) throw InflateError("a code that stands for nothing");
         bits.skip(entry % 16);
         return entry / 16;
@@ -76,6 +77,7 @@ class Codes {
         for (size_t i = reversed; i < entries_.size(); i += size_t{1} << length) entries_[i] = entry;
     }
 
+    uint32_t longest_;              // code, in bits
     std::vector<uint16_t> entries_; // by the next bits: symbol and length; 0: none
 };
 

@@ -101,7 +101,7 @@ const Pipeline &Pipelines::get(const Shader &shader, BindingSet bindings, std::s
 void Pipelines::make(const Shader &shader, const Found &found, std::span<const uint32_t> constants) {
     const auto &[layout, key, entry] = found;
     const auto start = std::chrono::steady_clock::now();
-    const Module module = module_of(shader, layout.bindings, key.second);
+    const Module module = module_of(shader, layout, key.second);
     const auto workgroup_size = spirv::WorkgroupSize(module.code).invocations(module.constants).value_or(1);
     const VkPipeline made = create(shader, layout, subgroup_size_of(shader, constants), module);
     const std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - start;
@@ -109,8 +109,8 @@ void Pipelines::make(const Shader &shader, const Found &found, std::span<const u
                       .layout = layout.pipeline,
                       .set_layout = layout.set,
                       .bindings = layout.bindings,
-                      .written = layout.module->written,
-                      .has_uniforms = layout.module->uniforms.has_value(),
+                      .written = layout.module->facts.written,
+                      .has_uniforms = layout.module->facts.uniforms.has_value(),
                       .shader = &shader,
                       .constants = key.second,
                       .compile_ms = taken.count(),
@@ -139,8 +139,8 @@ void Pipelines::require_survivor(const Attempt &attempt) const {
 
 Pipelines::Found Pipelines::entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants) {
     const std::lock_guard lock(mutex_);
-    const ModuleFacts &module = facts_of(shader);
-    const LayoutKey layout_key{&shader, bindings & module.bindings};
+    const Unpacked &module = unpacked(shader);
+    const LayoutKey layout_key{&shader, bindings & module.facts.bindings};
     const Layout &layout = layout_of(module, layout_key);
     auto &[key, entry] = *pipelines_.try_emplace({layout_key, values_of(layout, constants)}).first;
     return {layout, key, entry};
@@ -149,8 +149,8 @@ Pipelines::Found Pipelines::entry_of(const Shader &shader, BindingSet bindings, 
 std::vector<SpecialisationConstant> Pipelines::values_of(const Layout &layout,
                                                          std::span<const uint32_t> constants) const {
     std::vector<SpecialisationConstant> values;
-    values.reserve(layout.module->constant_ids.size());
-    for (const uint32_t id : layout.module->constant_ids) {
+    values.reserve(layout.module->facts.constant_ids.size());
+    for (const uint32_t id : layout.module->facts.constant_ids) {
         if (id == CONSTANT_UNPACKS_HALVES)
             values.push_back({id, traits_.unpacks_halves});
         else if (id < constants.size())
@@ -170,12 +170,14 @@ size_t Pipelines::count() {
     return pipelines_.size();
 }
 
-const ModuleFacts &Pipelines::facts_of(const Shader &shader) {
+const Pipelines::Unpacked &Pipelines::unpacked(const Shader &shader) {
     if (const auto found = modules_.find(&shader); found != modules_.end()) return found->second;
-    return modules_.emplace(&shader, module_facts(shader.code.words())).first->second;
+    std::vector<uint32_t> words = shader.code.words();
+    ModuleFacts facts = module_facts(words);
+    return modules_.emplace(&shader, Unpacked{std::move(words), std::move(facts)}).first->second;
 }
 
-const Pipelines::Layout &Pipelines::layout_of(const ModuleFacts &module, LayoutKey key) {
+const Pipelines::Layout &Pipelines::layout_of(const Unpacked &module, LayoutKey key) {
     const Shader &shader = *key.first;
     const BindingSet bindings = key.second;
     const uint32_t buffers = static_cast<uint32_t>(std::popcount(bindings));
@@ -198,7 +200,7 @@ void Pipelines::add_set_layout(Layout &layout) const {
     std::vector<VkDescriptorSetLayoutBinding> bindings(buffers);
     for (uint32_t i = 0; i < buffers; ++i)
         bindings[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
-    if (layout.module->uniforms)
+    if (layout.module->facts.uniforms)
         bindings.push_back({buffers, VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr});
     VkDescriptorSetLayoutCreateInfo create{};
     create.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
@@ -219,9 +221,9 @@ void Pipelines::add_pipeline_layout(const Shader &shader, Layout &layout) const 
     make_handle(layout.pipeline, "vkCreatePipelineLayout", vk_.vkCreatePipelineLayout, device_, &create, nullptr);
 }
 
-Pipelines::Module Pipelines::module_of(const Shader &shader, BindingSet bindings,
+Pipelines::Module Pipelines::module_of(const Shader &shader, const Layout &layout,
                                        std::span<const SpecialisationConstant> constants) const {
-    std::vector<uint32_t> code = renumber_bindings(shader.code.words(), bindings);
+    std::vector<uint32_t> code = renumber_bindings(layout.module->words, layout.bindings);
     if (traits_.specialised_modules == 0) return {std::move(code), constants};
     try {
         return {spirv::specialise(code, constants, shader.name), {}};

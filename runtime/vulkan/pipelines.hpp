@@ -67,10 +67,15 @@ class Pipelines {
     size_t count();
 
   private:
+    // A module that pipelines are made of, unpacked once: all that there are take some megabytes.
+    struct Unpacked {
+        std::vector<uint32_t> words;
+        ModuleFacts facts;
+    };
     struct Layout {
         VkDescriptorSetLayout set = VK_NULL_HANDLE;
         VkPipelineLayout pipeline = VK_NULL_HANDLE;
-        const ModuleFacts *module = nullptr;
+        const Unpacked *module = nullptr;
         BindingSet bindings = 0;
     };
     struct Entry {
@@ -88,8 +93,8 @@ class Pipelines {
 
     // All of these stay where they are.
     Found entry_of(const Shader &shader, BindingSet bindings, std::span<const uint32_t> constants);
-    const ModuleFacts &facts_of(const Shader &shader);
-    const Layout &layout_of(const ModuleFacts &module, LayoutKey key);
+    const Unpacked &unpacked(const Shader &shader);
+    const Layout &layout_of(const Unpacked &module, LayoutKey key);
     void destroy(const Layout &layout) const;
     Attempt attempt_of(const Shader &shader, const Key &key, const ShaderUse &use) const;
     void require_survivor(const Attempt &attempt) const;
@@ -104,7 +109,7 @@ class Pipelines {
         std::vector<uint32_t> code;
         std::span<const SpecialisationConstant> constants;
     };
-    Module module_of(const Shader &shader, BindingSet bindings,
+    Module module_of(const Shader &shader, const Layout &layout,
                      std::span<const SpecialisationConstant> constants) const;
     VkPipeline create(const Shader &shader, const Layout &layout, uint32_t subgroup_size, const Module &module) const;
     VkPipeline create_of_module(const Shader &shader, const Layout &layout, uint32_t subgroup_size,
@@ -124,7 +129,7 @@ class Pipelines {
     std::shared_ptr<CrashJournal> journal_; // or NULL
     uint64_t journal_device_ = 0;
     std::mutex mutex_; // of what follows
-    std::map<const Shader *, ModuleFacts> modules_;
+    std::map<const Shader *, Unpacked> modules_;
     std::map<LayoutKey, Layout> layouts_;
     std::map<Key, Entry> pipelines_;
 };

@@ -1,5 +1,5 @@
 # What the projects that use vkattn from outside share. Scripts that include it are run with -D of: WORK, a folder of their
-# own; VKATTN_SOURCE; VKATTN_BUILD, a build of it; CONFIG, GENERATOR, C_COMPILER, CXX_COMPILER, C_FLAGS,
+# own; VKATTN_SOURCE; VKATTN_BUILD, a build of it, and PREFIX, where that is installed; CONFIG, GENERATOR, C_COMPILER, CXX_COMPILER, C_FLAGS,
 # CXX_FLAGS; SHADERS, the folder of compiled ones, or nothing.
 
 function(run)
@@ -10,10 +10,6 @@ function(run)
         message(FATAL_ERROR "${command}\nended with ${result}:\n${output}")
     endif()
     set(output "${output}" PARENT_SCOPE)
-endfunction()
-
-function(install_vkattn) # into WORK/prefix
-    run(${CMAKE_COMMAND} --install "${VKATTN_BUILD}" --prefix "${WORK}/prefix" --config "${CONFIG}")
 endfunction()
 
 function(build source) # build(SOURCE_FOLDER [CMAKE_ARGUMENT...]): in WORK/build

@@ -1,5 +1,5 @@
 # Builds and runs the project beside this file, whose shared library must have nothing to show but the C interface, and must
-# not need a Vulkan loader to be loaded.
+# not need a Vulkan loader to be loaded. It is installed, for other tests.
 include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
 build("${CMAKE_CURRENT_LIST_DIR}" "-DVKATTN_SOURCE=${VKATTN_SOURCE}" ${LAUNCHER}
     "-DVKATTN_COMPILED_SHADERS=${SHADERS}" -DCMAKE_BUILD_TYPE=None) # nothing of what is looked at needs an optimiser
@@ -15,3 +15,4 @@ run(readelf --dynamic "${library}")
 if(output MATCHES "libvulkan" OR NOT output MATCHES "soname: .libvkattn\\.so\\.0]")
     message(FATAL_ERROR "libvkattn.so: expected soname libvkattn.so.0 and no libvulkan:\n${output}")
 endif()
+run(${CMAKE_COMMAND} --install "${WORK}/build/vkattn" --prefix "${WORK}/prefix")

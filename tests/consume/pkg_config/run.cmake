@@ -1,7 +1,6 @@
-# Installs a build of vkattn into a folder of its own, and compiles a program by what pkg-config says of it.
+# Compiles a program by what pkg-config says of an installed vkattn.
 include("${CMAKE_CURRENT_LIST_DIR}/../consume.cmake")
-install_vkattn()
-file(GLOB_RECURSE description "${WORK}/prefix/vkattn.pc")
+file(GLOB_RECURSE description "${PREFIX}/vkattn.pc")
 get_filename_component(folder "${description}" DIRECTORY)
 separate_arguments(flags UNIX_COMMAND "${CXX_FLAGS}")
 separate_arguments(more_link_flags UNIX_COMMAND "$ENV{LDFLAGS}") # as CMake takes them for the other consumers
