@@ -4,6 +4,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
+#include "runtime/support/rounding.hpp"
 #include "shaders/interface/norm.h"
 #include "vkattn_shaders/table.hpp"
 
