@@ -61,15 +61,51 @@ struct DecodeRow {
 // The rows of latents are read off the counters of executed machine code (bench/results/split-keys-amd.md), where there is such:
 // by then flash's tiles fill the device.
 constexpr DecodeRow kDecodeRows[] = {
-    {GpuClass::kRdna, {true, 4, 4, 2, false, 32, UINT32_MAX, 512, 96, 4, 0, 2}},
-    {GpuClass::kGcn, {true, 2, 4, 1, false, 32, 512}},
-    {GpuClass::kNvidia, {true, 2, 2, 2, true}},
-    {GpuClass::kAdreno, {true, 4, 2, 2, true}},
-    {GpuClass::kApple, {false, 4, 4, 2, true}}, // a shuffle is a dozen instructions
-    {GpuClass::kIntel, {false, 4, 2, 2, true}}, // its compiler takes subgroups of 8 here
+    {GpuClass::kRdna,
+     {.subgroups = true,
+      .keys_of_one_row = 4,
+      .keys_of_rows = 4,
+      .keys_of_others = 2,
+      .stages_halves = false,
+      .latent_rows = 32,
+      .latent_scores_beside_dots = 512,
+      .keys_of_bytes = 2}},
+    {GpuClass::kGcn,
+     {.subgroups = true,
+      .keys_of_one_row = 2,
+      .keys_of_rows = 4,
+      .keys_of_others = 1,
+      .stages_halves = false,
+      .latent_rows = 32,
+      .latent_scores = 512}},
+    {GpuClass::kNvidia,
+     {.subgroups = true, .keys_of_one_row = 2, .keys_of_rows = 2, .keys_of_others = 2, .stages_halves = true}},
+    {GpuClass::kAdreno,
+     {.subgroups = true, .keys_of_one_row = 4, .keys_of_rows = 2, .keys_of_others = 2, .stages_halves = true}},
+    {GpuClass::kApple,
+     {.subgroups = false,
+      .keys_of_one_row = 4,
+      .keys_of_rows = 4,
+      .keys_of_others = 2,
+      .stages_halves = true}}, // a shuffle is a dozen instructions
+    {GpuClass::kIntel,
+     {.subgroups = false,
+      .keys_of_one_row = 4,
+      .keys_of_rows = 2,
+      .keys_of_others = 2,
+      .stages_halves = true}}, // its compiler takes subgroups of 8 here
     // an invocation has 64 registers at most, and addresses in shared memory take two
-    {GpuClass::kMali, {false, 4, 2, 2, true, 8, UINT32_MAX, UINT32_MAX, 40, 2, 12}},
-    {GpuClass::kOther, {false, 2, 2, 2, true}},
+    {GpuClass::kMali,
+     {.subgroups = false,
+      .keys_of_one_row = 4,
+      .keys_of_rows = 2,
+      .keys_of_others = 2,
+      .stages_halves = true,
+      .registers = 40,
+      .most_rows = 2,
+      .of_pages = 12}},
+    {GpuClass::kOther,
+     {.subgroups = false, .keys_of_one_row = 2, .keys_of_rows = 2, .keys_of_others = 2, .stages_halves = true}},
 };
 
 struct MatrixRow {

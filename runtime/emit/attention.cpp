@@ -72,7 +72,7 @@ class AddressedKeys {
         call_.builder.barrier();
     }
 
-    // What is copied of a sequence's keys: those it has, and what the last step of one that has fewer loads beyond them.
+    // Copies only the keys that a sequence has, and up to one step of rows beyond: the kernel's last step loads them.
     void limit_to_lengths(RowsToAppend &rows) const {
         const AttentionProblem &problem = call_.problem;
         rows.beyond = step_;

@@ -7,7 +7,7 @@ namespace vkattn {
 // Shaders without paths of their own, those of lists of keys: this one stands for all of their code.
 constexpr CodePaths kWholeShader = kPathF32;
 
-// Tests the shader before its first use; measures do not.
+// Runs the shader's self-test once, before its first use. Does nothing in plans that only measure the workspace.
 void test_whole(const PlanBuilder &builder, const Shader &shader);
 
 // The same; fails with VKATTN_ERROR_UNSUPPORTED where the self-test has found it wrong.

@@ -250,8 +250,8 @@ MatrixTile tile_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
     return has_room && stages_all_at_once(tile, problem) ? tile : MatrixTile{};
 }
 
-// What the table says of the class of the device, or a rule where it is none of the table's; what tuning found of it goes
-// before. Then as many rows as the problem has, and chunks that fit into shared memory.
+// Takes the tuned values, else the row of the device's class in the table, else the rule. Clamps them to the problem's rows and to
+// shared memory.
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader) {
     const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, shader);
     const MatrixLayout rule = matrix_layout(caps, shape, std::max(problem.head_dim, problem.v_head_dim));

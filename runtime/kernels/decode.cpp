@@ -78,7 +78,8 @@ struct Reading {
     bool subgroups;
 };
 
-// What is liked best and possible, or the next that the self-test has not ruled out. next: in place of the best numbers.
+// Returns the first combination that the self-test allows: the best numbers with subgroups, then without, then `next` in the same
+// order. Where it allows none, returns the best.
 Reading sound_reading(const Reading &best, Numbers next, const AttentionProblem &problem, const DeviceCaps &caps) {
     const CodePaths paths = paths_of(problem) | kPathParts;
     for (const Numbers numbers : {best.numbers, next})
@@ -150,7 +151,7 @@ uint32_t keys_of_step(const AttentionShape::Dispatch &dispatch) {
     return c.WORKGROUP_SIZE / c.COLUMNS * c.KEYS_OF_INVOCATION;
 }
 
-// best: of what best_numbers finds and f32, what is liked better.
+// best: the numbers to prefer. Of best_numbers and f32, the other is the fallback.
 DecodeTile decode_tile(const AttentionProblem &problem, const DeviceCaps &caps, Numbers best) {
     static constexpr uint32_t kMostColumns = 32, kMostTuned = 8;
     const DecodeLayout layout = decode_layout(caps);

@@ -29,8 +29,8 @@ bool in_pairs(const LinearProblem &problem) {
     return even;
 }
 
-// Some drivers bound the trips of a shader's loops: for every 32 input features 9 to multiply, 36 to load rows that are
-// not aligned, and up to 11 of loops that a driver may write out. linear_vector and the kernels of addresses need fewer.
+// Fails where a driver that limits a shader's loop iterations allows too few. Every 32 input features take 9 to multiply, 36 to load
+// unaligned rows and up to 11 in loops that a driver may unroll. linear_vector and the kernels of addresses need fewer.
 void require_loops(const DeviceCaps &caps, uint64_t in_features) {
     if (caps.max_loop_iterations == 0) return;
     const uint64_t most = (caps.max_loop_iterations - 64) / 56 * 32;
@@ -52,7 +52,7 @@ uint32_t elements_of_vector(const vkattn_tensor &tensor) { return tensor.type ==
 uint32_t blocks_at_a_time(const LinearProblem &problem, const gpu::LinearConstants &constants, const DeviceCaps &caps) {
     const bool quantised = is_quantised(problem.weight.type);
     const uint32_t wanted =
-        ALIGNED_INPUT | (quantised ? 0 : ALIGNED_WEIGHT) | (present(problem.norm) ? ALIGNED_NORM : 0);
+        ALIGNED_INPUT | (quantised ? 0 : ALIGNED_WEIGHT) | (present(problem.norm_weight) ? ALIGNED_NORM : 0);
     if ((constants.ALIGNED & wanted) != wanted) return 1;
     const uint32_t most = std::max(linear_vector_blocks(caps) / (constants.ROWS > 1 ? 2 : 1), 1u);
     constexpr uint32_t kLanes = LINEAR_WORKGROUP_SIZE / LINEAR_VECTOR_OUTPUTS;
@@ -82,8 +82,8 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &ca
     answer.shape.normalises = vector_normalises(problem);
     answer.shape.constants.ALIGNED = aligned_factors(problem);
     answer.shape.constants.ROWS = tiles(problem.push.rows, neighbours);
-    if (present(problem.norm) && problem.push.in_features % kFeatures == 0 &&
-        problem.norm.offset % elements_of_vector(problem.norm) == 0)
+    if (present(problem.norm_weight) && problem.push.in_features % kFeatures == 0 &&
+        problem.norm_weight.offset % elements_of_vector(problem.norm_weight) == 0)
         answer.shape.constants.ALIGNED |= ALIGNED_NORM;
     answer.shape.constants.BLOCKS = blocks_at_a_time(problem, answer.shape.constants, caps);
     return answer;
@@ -108,7 +108,7 @@ LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const D
     LinearProblem problem = given;
     if (problem.tile.kernel != number_of(kernel)) problem.tile = {};
     LinearAnswer answer = kernel.answer(problem, caps);
-    if (answer.obstacle.empty() && present(problem.norm) && !answer.shape.normalises)
+    if (answer.obstacle.empty() && present(problem.norm_weight) && !answer.shape.normalises)
         answer.obstacle = "does not normalise such an input";
     if (answer.obstacle.empty()) answer.obstacle = answer.shape.shader->code.why_empty();
     if (answer.obstacle.empty())
@@ -156,17 +156,14 @@ uint32_t aligned_factors(const LinearProblem &problem) {
 
 gpu::LinearConstants constants_of(const LinearProblem &problem) {
     gpu::LinearConstants constants;
-    constants.INPUT_FORMAT = format_of(problem.input);
-    constants.WEIGHT_FORMAT = format_of(problem.weight);
-    constants.BIAS_FORMAT = format_of(problem.bias);
-    constants.OUTPUT_FORMAT = format_of(problem.output);
-    constants.RESIDUAL_FORMAT = format_of(problem.residual);
-    constants.MULTIPLIER_FORMAT = format_of(problem.multiplier);
+#define VKATTN_FORMAT(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims)                                         \
+    constants.NAME##_FORMAT = format_of(problem.name);
+    LINEAR_TENSORS(VKATTN_FORMAT)
+#undef VKATTN_FORMAT
     constants.ACTIVATION = static_cast<uint32_t>(problem.activation);
     constants.OUTPUT_PAIRS = in_pairs(problem);
     constants.GATED = problem.gated ? 1 : 0;
-    constants.NORM_FORMAT = format_of(problem.norm);
-    if (present(problem.norm)) constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
+    if (present(problem.norm_weight)) constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
     return constants;
 }
 
@@ -203,7 +200,7 @@ LinearClass class_of(const LinearProblem &problem) {
     layers.weight_type = format_of(problem.weight);
     layers.output_type = format_of(problem.output);
     layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0) | (problem.gated ? 8 : 0) |
-                   (present(problem.norm) ? 16 : 0);
+                   (present(problem.norm_weight) ? 16 : 0);
     layers.in_features = problem.push.in_features;
     layers.out_features = problem.push.out_features;
     layers.log2_rows = log2_up(problem.push.rows);

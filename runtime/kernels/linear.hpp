@@ -19,9 +19,10 @@ struct LinearProblem {
     gpu::LinearPush push{}; // sizes and strides
     uint32_t groups = 1;    // products, each with a matrix of its own
     bool gated = false;     // by two matrices, see gpu::LinearPush
-    // types, alignments; absent: bias, multiplier and residual may be
-    vkattn_tensor input{}, weight{}, output{}, bias{}, multiplier{}, residual{};
-    vkattn_tensor norm{}; // weights of the input's RMSNorm; absent: none
+    // types, alignments
+#define VKATTN_TENSOR(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims) vkattn_tensor name{};
+    LINEAR_TENSORS(VKATTN_TENSOR)
+#undef VKATTN_TENSOR
     float norm_epsilon = 0;
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
     KernelTile tile; // what tuning found; followed where it suits

@@ -124,7 +124,7 @@ LinearAnswer answer_of_uniform(const LinearProblem &problem, const DeviceCaps &c
     Grid groups = grid(problem, LINEAR_UNIFORM_OUTPUTS, constants.ROWS);
     std::swap(groups[0], groups[1]); // rows first, so that neighbours share weights
     answer.shape = {&shaders::linear_uniform, constants, groups, paths_of(problem), true};
-    const bool aligned_norm = !present(problem.norm) || problem.norm.offset % kLinearBlock == 0;
+    const bool aligned_norm = !present(problem.norm_weight) || problem.norm_weight.offset % kLinearBlock == 0;
     answer.shape.normalises =
         problem.push.rows <= kUniformRows && problem.push.out_features <= kMostNormalisedOutputs && aligned_norm;
     return answer;

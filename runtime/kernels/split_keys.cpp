@@ -73,8 +73,8 @@ bool take_turns(const AttentionProblem &problem, const PartWorkgroups &workgroup
     return !problem.causal || slots_of(problem) >= kTimes * problem.q_len;
 }
 
-// Tiles of a part, of about so many, with which no core idles while others attend the last workgroups: the cores take them in
-// rounds, and n of them last ceil(n / cores) times as long as one (as num_splits_heuristic of FlashAttention has it).
+// Returns the number of tiles of a part, near tiles_of_part, that leaves the fewest cores idle in the last round: n workgroups take
+// ceil(n / cores) rounds (as num_splits_heuristic of FlashAttention has it).
 uint32_t tiles_in_whole_rounds(const AttentionProblem &problem, const DeviceCaps &caps,
                                const PartWorkgroups &workgroups, uint32_t tiles_of_part) {
     const uint32_t all_tiles = tiles(slots_of(problem), workgroups.keys_of_tile);

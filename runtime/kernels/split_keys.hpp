@@ -4,8 +4,7 @@
 
 namespace vkattn {
 
-// The tile, its rows halved as long as the device idles: workgroups of fewer rows are more, and each takes less time. What tuning
-// found stays.
+// Halves the tile's rows while the grid is too small to fill the device. A tuned tile stays as it is.
 template <class Tile, class IsIdle, class OfRows>
 Tile halve_rows_while(uint32_t tuned_rows, Tile tile, uint32_t fewest, const IsIdle &is_idle, const OfRows &of_rows) {
     if (tuned_rows != 0) return tile;

@@ -23,15 +23,11 @@ LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const Lin
     LinearProblem problem;
     problem.push = push;
     problem.groups = word(groups);
-    problem.input = operands.input.tensor;
-    problem.weight = operands.weight.tensor;
-    problem.output = operands.output.tensor;
-    problem.bias = operands.epilogue.bias.tensor;
-    problem.multiplier = operands.epilogue.multiplier.tensor;
-    problem.residual = operands.epilogue.residual.tensor;
-    problem.activation = operands.epilogue.activation;
-    problem.norm = operands.norm.weight.tensor;
-    problem.norm_epsilon = operands.norm.epsilon;
+#define VKATTN_TENSOR(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims) problem.name = operands.name.tensor;
+    LINEAR_TENSORS(VKATTN_TENSOR)
+#undef VKATTN_TENSOR
+    problem.activation = operands.activation;
+    problem.norm_epsilon = operands.norm_epsilon;
     return problem;
 }
 
@@ -43,9 +39,9 @@ double flops_of(const LinearProblem &problem) {
 // What tuning found for such a problem; if it normalises and nothing was found, for one that does not.
 KernelTile tuned_tile(Context &context, const LinearProblem &problem) {
     const KernelTile tile = context.tunings().linear.find(class_of(problem));
-    if (tile.kernel != 0 || !present(problem.norm)) return tile;
+    if (tile.kernel != 0 || !present(problem.norm_weight)) return tile;
     LinearProblem plain = problem;
-    plain.norm = {};
+    plain.norm_weight = {};
     return context.tunings().linear.find(class_of(plain));
 }
 
@@ -67,10 +63,7 @@ LinearChoice choose_tested(Context &context, LinearProblem problem) {
 }
 
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands) {
-    const LinearEpilogue &epilogue = operands.epilogue;
-    for (const View *view : {&operands.input, &operands.weight, &operands.output, &epilogue.bias, &epilogue.residual,
-                             &epilogue.multiplier, &operands.norm.weight})
-        allow_role(builder, *view);
+    allow_roles(builder, operands);
     if (is_empty(operands.output.tensor)) return "there is nothing to multiply";
     Context &context = builder.context();
     if (!builder.is_measure() && problem.tile.kernel == 0 && context.tunings().measure_linear)
@@ -88,13 +81,7 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
     builder.set_use({shader_name(*choice.shader, choice.constants), choice.paths});
     step.groups = choice.groups;
     step.flops = flops_of(problem);
-    bind(builder, step, BINDING_LINEAR_INPUT, operands.input);
-    bind(builder, step, BINDING_LINEAR_WEIGHT, operands.weight);
-    bind(builder, step, BINDING_LINEAR_BIAS, operands.epilogue.bias);
-    bind(builder, step, BINDING_LINEAR_OUTPUT, operands.output);
-    bind(builder, step, BINDING_LINEAR_RESIDUAL, operands.epilogue.residual);
-    bind(builder, step, BINDING_LINEAR_MULTIPLIER, operands.epilogue.multiplier);
-    bind(builder, step, BINDING_LINEAR_NORM, operands.norm.weight);
+    bind_tensors(builder, step, operands);
     if (!choice.addressed) return;
     pass_address(builder, step.addresses[0], offsetof(gpu::LinearPush, input_address) / sizeof(uint32_t),
                  operands.input);
@@ -104,7 +91,6 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
 
 LinearProblem problem_of(const LinearOperands &operands) {
     const vkattn_tensor &x = operands.input.tensor, &w = operands.weight.tensor, &y = operands.output.tensor;
-    const LinearEpilogue &epilogue = operands.epilogue;
     const bool heads = y.rank == 4, gated = w.rank == 3;
     gpu::LinearPush push{};
     push.positions = word(x.shape[1]);
@@ -115,8 +101,8 @@ LinearProblem problem_of(const LinearOperands &operands) {
     for (uint32_t dim = 0; dim < 2; ++dim) {
         push.input_strides[dim] = word(x.strides[dim]);
         push.weight_strides[dim] = word(w.strides[w.rank - 2 + dim]);
-        push.residual_strides[dim] = word(epilogue.residual.tensor.strides[dim]);
-        push.multiplier_strides[dim] = word(epilogue.multiplier.tensor.strides[dim]);
+        push.residual_strides[dim] = word(operands.residual.tensor.strides[dim]);
+        push.multiplier_strides[dim] = word(operands.multiplier.tensor.strides[dim]);
     }
     push.output_strides[0] = word(y.strides[0]);
     push.output_strides[1] = word(y.strides[heads ? 2 : 1]);
@@ -124,7 +110,7 @@ LinearProblem problem_of(const LinearOperands &operands) {
     push.output_strides[3] = word(y.strides[y.rank - 1]);
     if (gated) {
         push.weight_strides[2] = word(w.strides[0]);
-        push.bias_stride = word(epilogue.bias.tensor.strides[0]);
+        push.bias_stride = word(operands.bias.tensor.strides[0]);
     }
     LinearProblem problem = problem_of(push, 1, operands);
     problem.gated = gated;
@@ -137,7 +123,7 @@ namespace {
 bool normalises(PlanBuilder &builder, const View &tokens, const View &weight) {
     const uint64_t *shape = tokens.tensor.shape;
     const View output{contiguous(VKATTN_TYPE_F32, {shape[0], shape[1], out_features_of(weight.tensor)}), {}};
-    LinearProblem problem = problem_of(LinearOperands{tokens, weight, output, {}});
+    LinearProblem problem = problem_of(LinearOperands{.input = tokens, .weight = weight, .output = output});
     Context &context = builder.context();
     const LinearChoice choice =
         builder.is_measure() ? choose_untested(context, problem) : choose_tested(context, problem);
@@ -166,9 +152,9 @@ namespace {
 LinearOperands outputs_of(const LinearOperands &operands, uint64_t first, uint64_t count) {
     LinearOperands part = operands;
     slice(part.weight.tensor, 0, first, count);
-    slice(part.epilogue.bias.tensor, 0, first, count);
-    slice(part.epilogue.multiplier.tensor, 2, first, count);
-    slice(part.epilogue.residual.tensor, 2, first, count);
+    slice(part.bias.tensor, 0, first, count);
+    slice(part.multiplier.tensor, 2, first, count);
+    slice(part.residual.tensor, 2, first, count);
     vkattn_tensor &output = part.output.tensor;
     const uint64_t size = output.shape[3]; // of a head
     if (output.rank == 4)
@@ -223,17 +209,19 @@ View matrix_of(const View &view, uint64_t index) {
 
 std::string add_gated_in_two(PlanBuilder &builder, const LinearOperands &operands) {
     const vkattn_tensor &x = operands.input.tensor;
-    LinearOperands up = operands, gate = operands;
-    up.weight = matrix_of(operands.weight, 1);
-    up.epilogue = {};
-    up.epilogue.bias = matrix_of(operands.epilogue.bias, 1);
+    LinearOperands up{.input = operands.input,
+                      .weight = matrix_of(operands.weight, 1),
+                      .bias = matrix_of(operands.bias, 1),
+                      .norm_weight = operands.norm_weight,
+                      .norm_epsilon = operands.norm_epsilon};
+    LinearOperands gate = operands;
     up.output = {contiguous(VKATTN_TYPE_F32, {x.shape[0], x.shape[1], out_features_of(operands.weight.tensor)}), {}};
     up.output.source = builder.reserve_workspace(extent_bytes(up.output.tensor));
     add_products(builder, up);
     builder.barrier();
     gate.weight = matrix_of(operands.weight, 0);
-    gate.epilogue.bias = matrix_of(operands.epilogue.bias, 0);
-    gate.epilogue.multiplier = up.output;
+    gate.bias = matrix_of(operands.bias, 0);
+    gate.multiplier = up.output;
     return text(add_products(builder, gate),
                 "; gated in two products, for weights above maxStorageBufferRange or 2^32 elements");
 }
@@ -242,7 +230,15 @@ std::string add_gated_in_two(PlanBuilder &builder, const LinearOperands &operand
 
 void add_linear(PlanBuilder &builder, const ProductInput &input, const View &weight, const View &output,
                 const LinearEpilogue &epilogue) {
-    add_products(builder, {input.tokens, weight, output, epilogue, input.norm});
+    add_products(builder, {.input = input.tokens,
+                           .weight = weight,
+                           .bias = epilogue.bias,
+                           .output = output,
+                           .residual = epilogue.residual,
+                           .multiplier = epilogue.multiplier,
+                           .norm_weight = input.norm.weight,
+                           .activation = epilogue.activation,
+                           .norm_epsilon = input.norm.epsilon});
 }
 
 namespace {
@@ -266,8 +262,7 @@ void add_heads(PlanBuilder &builder, const View &input, const View &weight, cons
     push.output_strides[1] = word(y.strides[2]);
     push.output_strides[3] = word(y.strides[3]);
     push.output_strides[4] = word(y.strides[1]);
-    LinearOperands operands{input, weight, output, {}};
-    operands.epilogue.bias = bias;
+    const LinearOperands operands{.input = input, .weight = weight, .bias = bias, .output = output};
     add_product(builder, problem_of(push, x.shape[1], operands), operands);
 }
 
@@ -314,20 +309,12 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     require(!gated || !present(desc.multiplier), "multiplier: given with a weight [2,out,in], expected none");
     require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_GELU_TANH,
             "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_activation");
-    const vkattn_tensor input = checked_tokens(desc.input, "input", kAnySize, kAnySize, weight.shape[weight.rank - 1]);
-    const uint64_t batch = input.shape[0], len = input.shape[1], out = out_features_of(weight);
-    const auto optional = [&](const vkattn_tensor &given, const char *name, vkattn_role role) {
-        return present(given) ? role_view(checked_tokens(given, name, batch, len, out), role) : View{};
-    };
-    LinearOperands operands;
-    operands.input = role_view(input, VKATTN_ROLE_INPUT);
-    operands.weight = role_view(weight, VKATTN_ROLE_WEIGHT);
-    operands.output = role_view(checked_output_tokens(desc.output, batch, len, out), VKATTN_ROLE_OUTPUT);
-    operands.epilogue.bias = role_view(
-        gated ? checked_gated_bias(desc.bias, out) : checked_vector(desc.bias, "bias", out), VKATTN_ROLE_BIAS);
-    operands.epilogue.activation = desc.activation;
-    operands.epilogue.multiplier = optional(desc.multiplier, "multiplier", VKATTN_ROLE_MULTIPLIER);
-    operands.epilogue.residual = optional(desc.residual, "residual", VKATTN_ROLE_RESIDUAL);
+    LinearOperands operands = LinearOperands::of(desc);
+    const uint64_t out = out_features_of(weight);
+    operands.weight.tensor = weight;
+    check_tensors(operands, {{'I', weight.shape[weight.rank - 1]}, {'O', out}});
+    operands.bias.tensor = gated ? checked_gated_bias(desc.bias, out) : checked_vector(desc.bias, "bias", out);
+    operands.activation = desc.activation;
     return operands;
 }
 
@@ -348,7 +335,8 @@ void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc) {
     allow_role(builder, norm.weight);
     const ProductInput input = normalise_for(builder, operands.input, norm, {&operands.weight, 1});
     operands.input = input.tokens;
-    operands.norm = input.norm;
+    operands.norm_weight = input.norm.weight;
+    operands.norm_epsilon = input.norm.epsilon;
     builder.set_choice(VKATTN_KERNEL_AUTO, add_products(builder, operands));
 }
 

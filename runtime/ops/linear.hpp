@@ -1,8 +1,8 @@
 #pragma once
 
+#include "runtime/emit/operator_tensors.hpp"
 #include "runtime/emit/rms_norm.hpp"
 #include "runtime/kernels/linear.hpp"
-#include "runtime/plan/builder.hpp"
 
 #include <span>
 #include <string>
@@ -37,9 +37,10 @@ ProductInput normalise_for(PlanBuilder &builder, const View &tokens, const RmsNo
 // output [B,L,out], or [B,H,L,D] with H * D = out: feature h * D + d of token l goes to [b,h,l,d]
 // F32, F16 or BF16 each.
 struct LinearOperands {
-    View input, weight, output;
-    LinearEpilogue epilogue;
-    RmsNorm norm{}; // as normalise_for leaves it
+    LINEAR_TENSORS(VKATTN_TENSOR_MEMBER)
+    vkattn_activation activation = VKATTN_ACTIVATION_NONE;
+    float norm_epsilon = 0; // with norm_weight, as normalise_for leaves them
+    VKATTN_OPERATOR_TABLE(LinearOperands, Linear, LINEAR_TENSORS)
 };
 
 LinearProblem problem_of(const LinearOperands &operands);

@@ -6,7 +6,7 @@
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <string_view>
 
 namespace vkattn {
 namespace {
@@ -48,18 +48,14 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
 
 namespace {
 
-// Of the type, of the row's dims.
+// Of the type, of the row's dims. Sizes that were not known are those of what is given.
 vkattn_tensor expected_of(const TensorRow &row, vkattn_type type, const vkattn_tensor &given, Sizes &sizes) {
-    vkattn_tensor expected = contiguous(type, {0, 0, 0, 0});
-    expected.rank = static_cast<uint32_t>(std::strlen(row.dims));
-    for (uint32_t dim = 0; dim < 4; ++dim) {
-        if (dim >= expected.rank) {
-            expected.shape[dim] = 0;
-            continue;
-        }
-        uint64_t &size = sizes[row.dims[dim]];
-        if (size == kAnySize && dim < given.rank) size = given.shape[dim];
-        expected.shape[dim] = size;
+    vkattn_tensor expected{};
+    expected.type = type;
+    for (const char letter : std::string_view(row.dims)) {
+        uint64_t &size = sizes[letter];
+        if (size == kAnySize) size = given.shape[expected.rank];
+        expected.shape[expected.rank++] = size;
     }
     return expected;
 }

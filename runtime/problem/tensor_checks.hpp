@@ -17,11 +17,12 @@ vkattn_tensor checked_optional(const vkattn_tensor &given, const char *name, con
 // The same, without gaps.
 vkattn_tensor checked_contiguous(const vkattn_tensor &given, const char *name, const vkattn_tensor &expected);
 
-void require_float(const vkattn_tensor &tensor,
-                   const char *name); // each of the following: of a type of which that is true
+// Require a type of which that is true.
+void require_float(const vkattn_tensor &tensor, const char *name);
 void require_key_value(const vkattn_tensor &tensor, const char *name);
 void require_cached(const vkattn_tensor &tensor, const char *name);
 void require_weight(const vkattn_tensor &tensor, const char *name);
+
 void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected);
 void require_no_overlap(const vkattn_tensor &tensor, const char *name); // of its elements
 

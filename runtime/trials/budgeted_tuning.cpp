@@ -29,14 +29,7 @@ AttentionProblem without_rotation(AttentionProblem problem) {
 
 // The operands wherever a trial binds them.
 LinearOperands for_roles(LinearOperands operands) {
-    const auto move_to = [](View &view, vkattn_role role) { view.source = {Source::Kind::kRole, role}; };
-    move_to(operands.input, VKATTN_ROLE_INPUT);
-    move_to(operands.weight, VKATTN_ROLE_WEIGHT);
-    move_to(operands.output, VKATTN_ROLE_OUTPUT);
-    move_to(operands.epilogue.bias, VKATTN_ROLE_BIAS);
-    move_to(operands.epilogue.multiplier, VKATTN_ROLE_MULTIPLIER);
-    move_to(operands.epilogue.residual, VKATTN_ROLE_RESIDUAL);
-    move_to(operands.norm.weight, VKATTN_ROLE_NORM_WEIGHT);
+    for (const auto &row : LinearOperands::table()) (operands.*row.member).source = {Source::Kind::kRole, row.role};
     return operands;
 }
 

@@ -15,10 +15,10 @@ vkattn_tensor four_dimensional(vkattn_tensor tokens) {
 
 // What a product reads.
 std::vector<const View *> inputs_of(const LinearOperands &operands) {
-    const LinearEpilogue &epilogue = operands.epilogue;
-    std::vector<const View *> inputs{&operands.input,      &operands.weight,   &epilogue.bias,
-                                     &epilogue.multiplier, &epilogue.residual, &operands.norm.weight};
-    std::erase_if(inputs, [](const View *view) { return !present(*view); });
+    std::vector<const View *> inputs;
+    for (const auto &row : LinearOperands::table())
+        if (const View &view = operands.*row.member; row.access == TensorAccess::kRead && present(view))
+            inputs.push_back(&view);
     return inputs;
 }
 

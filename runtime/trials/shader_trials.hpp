@@ -44,8 +44,8 @@ std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePa
 // have failed.
 bool is_taken(const TestedShader &shader, const AttentionTrial &trial, const DeviceCaps &caps);
 
-// The shaders that a trial takes beside this one, and that can be judged without it: copies before it, a merge after it; of
-// lists what sorts or selects before it.
+// Returns the other shaders that the trial runs: copies, sorts or selections before it, a merge after it. Each has trials of its own,
+// so that a failure can be blamed on one.
 std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &shader, CodePaths paths,
                                                            const DeviceCaps &caps);
 

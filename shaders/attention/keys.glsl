@@ -15,8 +15,8 @@ layout(set = 0, binding = BINDING_KEY_INDICES, std430) readonly buffer KeyIndice
 layout(set = 0, binding = BINDING_KEY_SCALES, std430) readonly buffer KeyScalesBuffer { float scales_of_keys[]; };
 layout(set = 0, binding = BINDING_VALUE_SCALES, std430) readonly buffer ValueScalesBuffer { float scales_of_values[]; };
 
-// A place of the walk over a sequence's keys, or over a list of them: 0 .. all_slots() - 1. Slots and keys are not one type, so that neither stands
-// for the other.
+// The n-th step of a walk over a sequence's keys, or over a list of them: 0 .. all_slots() - 1. A type of its own, so that none is passed
+// as a Key.
 struct Slot {
     uint number;
 };
@@ -146,7 +146,7 @@ float value_scale(Row row, Key key) {
                             scale_element(row, key, parameters.value_scales_strides)];
 }
 
-// Not 0: a slot may have no key.
+// Nonzero where slots may have no key: in lists (entries that name nothing) and in pages (outside the pool).
 const uint LACKS_KEYS = PAGE_SIZE | (MORE_FEATURES & MORE_FEATURE_KEY_INDICES);
 
 // A page outside the pool has no keys, and neither has an entry that names nothing.

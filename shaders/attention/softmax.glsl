@@ -28,8 +28,8 @@ float add_sink(inout SoftmaxState state, Row row) {
     return rescale;
 }
 
-// What makes the denominator of a row whose keys are all summed: its sink, then the user's lse_mod. Returns what sums of values are
-// multiplied with, before they are divided by the new sum.
+// Completes the denominator of a row whose keys are all summed: adds its sink, then applies the user's lse_mod. Returns the factor of
+// the sums of values, before they are divided by the new sum.
 #ifdef LSE_MOD
 float softmax_denominator_scale(inout SoftmaxState state, Row row) {
     float rescale = add_sink(state, row);

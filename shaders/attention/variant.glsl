@@ -68,7 +68,7 @@ KeyRange seen_by_all(uint batch, uint first, uint last) {
 // What the rows of a tile see of keys that seen_by_all leaves them.
 Sight sight_of(RowTile rows, KeyRange keys) { return sight_of_blocks(rows, keys); }
 
-// Whether sight_of says more than that all is seen.
+// False if every tile is fully visible (no block mask): callers then skip sight_of.
 const bool HIDES_TILES = (FEATURES & FEATURE_BLOCK_MASK) != 0u;
 
 #endif

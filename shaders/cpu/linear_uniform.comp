@@ -53,8 +53,8 @@ uint read_word(UniformBlock block, uint at) {
     return load_half(block, at) | load_half(block, at + 2) << 16;
 }
 
-// Selects, not branches, since code after a branch has its registers in memory. LLVM makes one load of a vector of them, where no
-// word is loaded for anything else: a half has loads of its own.
+// Uses selects: llvmpipe spills registers across branches. Loads only whole words, which LLVM merges into one load of a vector; a
+// load of 16 bits would break that.
 uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
     const uint words = min(size / 4, LANES);
     uint place = LANE % words, bytes = 0;

@@ -7,8 +7,8 @@
 //           uint read_word(BLOCK block, uint at): four bytes from an even one on
 //           BYTES read_bytes(BLOCK block, uint begin, uint at, const uint size): of `size` bytes, which begin at an even one of
 //           the block, those from number `at` on
-//         OWN_ELEMENT(i): the first of the elements that an invocation takes, where several take neighbours from i on together;
-//         the source's read_bytes gives each its own
+//         OWN_ELEMENT(i): this invocation's first element, where several read a run from i on together (the source's read_bytes
+//         gives each its own); i by default
 //         SELECTS, where both sides of a condition cost less than a branch
 //         BYTES and NUMBERS: uvec2 and mat2x4 of a source that gives eight at a time, or uint and vec4 of four
 #include "formats/bytes.glsl"

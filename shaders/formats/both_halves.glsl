@@ -1,5 +1,5 @@
-// Template, a part of formats/blocks.glsl: two eights of numbers that lie in the same bytes, which are read once; of types whose
-// eights have bytes of their own two neighbours.
+// Template, a part of formats/blocks.glsl: decodes two groups of eight numbers at once. In formats with a low and a high number in
+// one byte they share bytes, which are read once; in others they are neighbours.
 
 void both_of_super_block(const uint format, BLOCK block, uint i, out NUMBERS first, out NUMBERS second) {
     if (width_of_number(format) == 6) {

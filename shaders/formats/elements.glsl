@@ -7,8 +7,7 @@
 
 #include "interface/common.h"
 
-#define INCLUDES_FORMATS
-#include "interface/stored_types.h"
+#include "formats/all.glsl"
 
 #define CASE(NAME)                                                                                                     \
     if (format == FORMAT_##NAME) result =

@@ -155,8 +155,7 @@ EncodedBlock float8_encode(float values[QUANTISED_BLOCK], const uint fraction_bi
 }
 
 #define ENCODES_BLOCKS
-#define INCLUDES_FORMATS
-#include "interface/stored_types.h"
+#include "formats/all.glsl"
 #undef ENCODES_BLOCKS
 
 #define ENCODED_CASE(NAME, name, number, elements, bytes, KIND, width, USES) CASE(NAME) name##_encode(values);

@@ -4,17 +4,20 @@
 
 #include "common.h"
 
+/* norm_weight: of the input's RMSNorm. Sizes and strides are those of LinearPush. */
+#define LINEAR_TENSORS(X)                                                                                              \
+    X(LINEAR, 0, input, INPUT, INPUT, Read, Tokens, BLI)                                                               \
+    X(LINEAR, 1, weight, WEIGHT, WEIGHT, Read, Own, OI)                                                                \
+    X(LINEAR, 2, bias, BIAS, BIAS, Read, Own, O)                                                                       \
+    X(LINEAR, 3, output, OUTPUT, OUTPUT, Written, Tokens, BLO)                                                         \
+    X(LINEAR, 4, residual, RESIDUAL, RESIDUAL, Read, OptionalTokens, BLO)                                              \
+    X(LINEAR, 5, multiplier, MULTIPLIER, MULTIPLIER, Read, OptionalTokens, BLO)                                        \
+    X(LINEAR, 6, norm_weight, NORM, NORM_WEIGHT, Read, Own, I)
+VKATTN_BINDINGS(LINEAR_TENSORS)
+
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
-
-#define BINDING_LINEAR_INPUT 0
-#define BINDING_LINEAR_WEIGHT 1
-#define BINDING_LINEAR_BIAS 2
-#define BINDING_LINEAR_OUTPUT 3
-#define BINDING_LINEAR_RESIDUAL 4
-#define BINDING_LINEAR_MULTIPLIER 5
-#define BINDING_LINEAR_NORM 6
 
 #define LINEAR_TILE 32      /* rows and outputs of a workgroup's tile */
 #define LINEAR_DOTS_TILE 64 /* the same of linear_dots */

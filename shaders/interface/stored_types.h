@@ -61,19 +61,3 @@ FLOAT_TYPES(FORMAT_CONSTANT) OTHER_TYPES(FORMAT_CONSTANT) READ_BLOCK_TYPES(FORMA
 #endif
 
 #endif
-
-/* The code of each type: of elements, or of blocks where BLOCK or ENCODES_BLOCKS is defined. */
-#ifdef INCLUDES_FORMATS
-#undef INCLUDES_FORMATS
-#include "formats/bf16.glsl"
-#include "formats/f16.glsl"
-#include "formats/f32.glsl"
-#include "formats/f8_e4m3.glsl"
-#include "formats/f8_e5m2.glsl"
-#include "formats/iq4_nl.glsl"
-#include "formats/q4_0.glsl"
-#include "formats/q4_1.glsl"
-#include "formats/q5_0.glsl"
-#include "formats/q5_1.glsl"
-#include "formats/q8_0.glsl"
-#endif

@@ -1,8 +1,9 @@
-# The rooms of runtime/ and of tools/ and the arrows between them: a file includes its own room and those below it alone. What
+# The rooms of runtime/, of tools/ and of shaders/ and the arrows between them: a file includes its own room and those below it alone. What
 # no file may have. How the structures of include/vkattn grow.
 # cmake -DROOT=FOLDER -P house.cmake
 cmake_minimum_required(VERSION 3.22)
 set(runtime_rooms support problem device spirv vulkan kernels plan programs emit ops layers trials jit api) # from the bottom up
+set(shaders_rooms interface formats emulated common attention layers kernels cpu)
 set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
 
 function(check_includes house rooms file) # of a file of the house
@@ -38,6 +39,27 @@ foreach(house runtime tools)
     endif()
     foreach(file IN LISTS files)
         check_includes(${house} "${${house}_rooms}" "${file}")
+    endforeach()
+endforeach()
+
+file(GLOB_RECURSE files RELATIVE "${ROOT}/shaders" "${ROOT}/shaders/*.comp" "${ROOT}/shaders/*.glsl" "${ROOT}/shaders/*.h")
+list(LENGTH files count)
+if(count LESS 100)
+    message(FATAL_ERROR "${ROOT}/shaders: ${count} files, expected those of the house")
+endif()
+foreach(file IN LISTS files)
+    string(REGEX REPLACE "/.*" "" room "${file}")
+    list(FIND shaders_rooms "${room}" height)
+    if(height LESS 0)
+        message(SEND_ERROR "shaders/${file}: in no room of ${shaders_rooms}")
+    endif()
+    file(STRINGS "${ROOT}/shaders/${file}" lines REGEX "^#include \"[a-z_0-9]+/")
+    foreach(line IN LISTS lines)
+        string(REGEX REPLACE "^#include \"([a-z_0-9]+)/.*" "\\1" included "${line}")
+        list(FIND shaders_rooms "${included}" included_height)
+        if(included_height GREATER height OR included_height LESS 0)
+            message(SEND_ERROR "shaders/${file}: ${line}, an arrow that runs up, expected rooms below ${room}")
+        endif()
     endforeach()
 endforeach()
 foreach(room IN LISTS tools_rooms)

@@ -59,7 +59,7 @@ vkattn::LinearProblem any_problem(Random &random) {
     problem.push.output_strides[3] = 1;
     problem.input.type = problem.weight.type = random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16});
     if (blocks) problem.weight.type = VKATTN_TYPE_Q8_0;
-    if (rows <= 16 && random.one_in(3)) problem.norm = vkattn::tensor(VKATTN_TYPE_F32, {in});
+    if (rows <= 16 && random.one_in(3)) problem.norm_weight = vkattn::tensor(VKATTN_TYPE_F32, {in});
     problem.output.type = VKATTN_TYPE_F32;
     problem.tile.kernel = random.any({0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, 0xffffffffu});
     problem.tile.matrix_shape = random.any({0u, 1u, 2u, 3u, 5u, 8u, 64u, 0xffffffffu});
@@ -146,7 +146,7 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
         const vkattn::Grid part = vkattn::grid_of_dispatch(choice.groups, 0, caps);
         for (int axis = 0; axis < 3; ++axis) CHECK(part[axis] <= caps.max_workgroup_count[axis]);
         if (choice.kernel == &vkattn::kLinearCoopmat) check_matrices(problem, caps, choice.constants);
-        CHECK((!vkattn::present(problem.norm) || choice.normalises));
+        CHECK((!vkattn::present(problem.norm_weight) || choice.normalises));
         if (choice.kernel == &vkattn::kLinearUniform) {
             CHECK(caps.storage_16bit == 1);
             const std::uint32_t step = vkattn::kLinearBlock * choice.constants.SUBGROUP_SIZE * choice.constants.BLOCKS;

@@ -1,0 +1,12 @@
+// The code of each stored type: of elements, or of blocks where BLOCK or ENCODES_BLOCKS is defined. Included once for each.
+#include "formats/bf16.glsl"
+#include "formats/f16.glsl"
+#include "formats/f32.glsl"
+#include "formats/f8_e4m3.glsl"
+#include "formats/f8_e5m2.glsl"
+#include "formats/iq4_nl.glsl"
+#include "formats/q4_0.glsl"
+#include "formats/q4_1.glsl"
+#include "formats/q5_0.glsl"
+#include "formats/q5_1.glsl"
+#include "formats/q8_0.glsl"
