@@ -1,7 +1,7 @@
 #include "runtime/emit/attention.hpp"
 
 #include "runtime/emit/judged.hpp"
-#include "runtime/emit/kv_append.hpp"
+#include "runtime/emit/rows.hpp"
 #include "runtime/emit/sorted_lists.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/rounding.hpp"
@@ -51,7 +51,7 @@ class AddressedKeys {
 
   private:
     void copy(const gpu::AttentionPush &push) {
-        RowsToAppend rows{.source = key_, .cache = staged_key_};
+        MovedRows rows{.source = key_, .target = staged_key_};
         rows.cu_seqlens = {call_.problem.cu_seqlens_k, call_.sources[BINDING_CU_SEQLENS_K]};
         rows.block_table = {call_.problem.block_table, call_.sources[BINDING_BLOCK_TABLE]};
         rows.source_scales = {call_.problem.key_scales, call_.sources[BINDING_KEY_SCALES]};
@@ -60,20 +60,20 @@ class AddressedKeys {
         rows.first = push.addressed_begin;
         rows.batch = call_.problem.batch;
         rows.positions = push.addressed_end - push.addressed_begin;
-        add_kv_append(call_.builder, rows);
+        add_rows(call_.builder, rows);
         key_ = staged_key_;
         if (present(staged_value_)) {
             rows.source = value_;
             rows.source_scales = {call_.problem.value_scales, call_.sources[BINDING_VALUE_SCALES]};
-            rows.cache = staged_value_;
-            add_kv_append(call_.builder, rows);
+            rows.target = staged_value_;
+            add_rows(call_.builder, rows);
         }
         value_ = present(staged_value_) ? staged_value_ : staged_key_;
         call_.builder.barrier();
     }
 
     // Copies only the keys that a sequence has, and up to one step of rows beyond: the kernel's last step loads them.
-    void limit_to_lengths(RowsToAppend &rows) const {
+    void limit_to_lengths(MovedRows &rows) const {
         const AttentionProblem &problem = call_.problem;
         rows.beyond = step_;
         if (present(problem.key_lengths)) {

@@ -90,8 +90,8 @@ vkattn_kernel name_of(const AttentionKernel &kernel, const AttentionProblem &pro
 
 std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionProblem &problem) {
     std::vector<ShaderUse> uses;
-    if (present(shape.staged_key)) // f32 copies, by kv_append
-        uses.push_back({shaders::kv_append.name, kPathF32 | path_of(problem.key.type) | path_of(problem.value.type)});
+    if (present(shape.staged_key)) // f32 copies
+        uses.push_back({shaders::rows.name, kPathF32 | path_of(problem.key.type) | path_of(problem.value.type)});
     for (const AttentionShape::Dispatch &dispatch : shape.dispatches)
         if (dispatch.groups[0] != 0)
             uses.push_back({shader_name(*dispatch.shader, dispatch.constants), dispatch.paths});

@@ -339,10 +339,10 @@ void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> val
             sizes_.heads * rows * width);
     if (rows == 0) return;
     Buffer buffer(context_, values.size_bytes(), "vkattn cache read");
-    RowsToAppend copied{.source = held,
-                        .cache = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}),
-                                  {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}}};
-    copied.hadamard = is_rotated(part); // once more, which takes it back
+    MovedRows copied{.source = held,
+                     .target = {contiguous(VKATTN_TYPE_F32, {1, sizes_.heads, rows, width}),
+                                {Source::Kind::kOwned, VKATTN_ROLE_WORKSPACE, buffer.handle(), 0}}};
+    if (is_rotated(part)) copied.hadamard = hadamard_block(width); // once more, which takes it back
     copied.source_scales = scales_of(part);
     copied.batch = 1;
     copied.positions = static_cast<uint32_t>(rows);
@@ -361,7 +361,7 @@ void Cache::read(vkattn_cache_part part, uint32_t sequence, std::span<float> val
         if (makes_scales(part)) take_sequence(copied.source_scales.tensor);
     }
     PlanBuilder builder(context_);
-    add_kv_append(builder, copied);
+    add_rows(builder, copied);
     builder.build()->run({});
     buffer.read(0, values.data(), values.size_bytes());
 }
@@ -420,20 +420,20 @@ void plan_cache_append(PlanBuilder &builder, Cache &cache, const vkattn_cache_ap
         require(positions.longest <= sizes.capacity, "key: ", positions.longest,
                 " tokens, expected at most the capacity of cache, ", sizes.capacity);
     }
-    std::vector<RowsToAppend> parts;
+    std::vector<MovedRows> parts;
     for (const auto &[rows, part] : {std::pair{key, VKATTN_CACHE_KEYS}, {value, VKATTN_CACHE_VALUES}})
         if (present(rows))
             parts.push_back({.source = rows,
-                             .cache = cache.part(part),
+                             .target = cache.part(part),
                              .past_lengths = positions.past_lengths,
                              .cu_seqlens = positions.cu_seqlens,
                              .block_table = cache.block_table(),
                              .batch = positions.sequences,
                              .positions = positions.longest,
-                             .hadamard = cache.is_rotated(part),
-                             .cache_scales = cache.scales_of(part),
+                             .hadamard = cache.is_rotated(part) ? hadamard_block(rows.tensor.shape[3]) : 0,
+                             .target_scales = cache.scales_of(part),
                              .makes_scales = cache.makes_scales(part)});
-    add_kv_appends(builder, parts);
+    add_rows(builder, parts);
     builder.barrier();
     add_count(builder, cache, positions, static_cast<uint32_t>(tokens.shape[2]));
 }

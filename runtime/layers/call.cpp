@@ -409,22 +409,17 @@ Positions checked_positions(const LayerCall &call, const vkattn_tensor &query) {
     return positions;
 }
 
-bool are_normalised_on_the_way(const Layer &layer, uint64_t tokens) {
-    constexpr uint64_t kFewTokens = 4;
-    constexpr uint32_t kMostBuffers = 8; // that are bound then
-    return tokens <= kFewTokens && present(layer.rotation().frequencies) &&
-           layer.context().caps().max_storage_buffers_per_stage >= kMostBuffers;
-}
-
 CachedRows add_past_rows(PlanBuilder &builder, const CacheTensors &cache, const View &fresh, const Positions &positions,
                          const Rotation &rotation, const RmsNorm &norm, uint32_t rotated_from) {
     const vkattn_tensor &tensor = fresh.tensor;
     if (!present(cache.past) && !present(cache.present)) {
-        if (!present(rotation.frequencies)) return {fresh, {}};
-        const View rotated = workspace_parts(builder, tensor.type, tensor.shape[0], tensor.shape[2], tensor.shape[3],
-                                             {&tensor.shape[1], 1})
-                                 .front();
-        return {rotated, rotated_rows(fresh, rotated, rotation, positions, rotated_from, norm)};
+        if (!present(rotation.frequencies) && !present(norm.weight)) return {fresh, {}};
+        View moved = fresh; // where they are
+        if (present(rotation.frequencies))
+            moved = workspace_parts(builder, tensor.type, tensor.shape[0], tensor.shape[2], tensor.shape[3],
+                                    {&tensor.shape[1], 1})
+                        .front();
+        return {moved, rotated_rows(fresh, moved, rotation, positions, rotated_from, norm)};
     }
     const View all =
         present(cache.present)
@@ -432,19 +427,19 @@ CachedRows add_past_rows(PlanBuilder &builder, const CacheTensors &cache, const 
             : workspace_view(builder, tensor.type,
                              {tensor.shape[0], tensor.shape[1], positions.offset + tensor.shape[2], tensor.shape[3]});
     // the caller's barrier after it: the last old and the first new 16-bit value may share a word
-    if (present(cache.past)) add_kv_append(builder, {.source = cache.past, .cache = all});
-    RowsToAppend rows{.source = fresh,
-                      .cache = all,
-                      .offset = positions.offset,
-                      .past_lengths = positions.past_lengths,
-                      .cu_seqlens = positions.cu_seqlens,
-                      .block_table = cache.block_table,
-                      .norm = norm,
-                      .rotation = rotation,
-                      .rotated_from = rotated_from,
-                      .hadamard = cache.rotated,
-                      .cache_scales = cache.scales,
-                      .makes_scales = cache.makes_scales};
+    if (present(cache.past)) add_rows(builder, {.source = cache.past, .target = all});
+    MovedRows rows{.source = fresh,
+                   .target = all,
+                   .offset = positions.offset,
+                   .past_lengths = positions.past_lengths,
+                   .cu_seqlens = positions.cu_seqlens,
+                   .block_table = cache.block_table,
+                   .norm = norm,
+                   .rotation = rotation,
+                   .rotated_from = rotated_from,
+                   .hadamard = cache.rotated ? hadamard_block(tensor.shape[3]) : 0,
+                   .target_scales = cache.scales,
+                   .makes_scales = cache.makes_scales};
     if (present(positions.cu_seqlens)) {
         rows.batch = positions.sequences;
         rows.positions = positions.longest;
@@ -452,11 +447,11 @@ CachedRows add_past_rows(PlanBuilder &builder, const CacheTensors &cache, const 
     return {all, rows};
 }
 
-void add_new_rows(PlanBuilder &builder, std::initializer_list<RowsToAppend> parts) {
-    std::vector<RowsToAppend> given;
-    for (const RowsToAppend &rows : parts)
+void add_new_rows(PlanBuilder &builder, std::initializer_list<MovedRows> parts) {
+    std::vector<MovedRows> given;
+    for (const MovedRows &rows : parts)
         if (present(rows.source)) given.push_back(rows);
-    add_kv_appends(builder, given);
+    add_rows(builder, given);
 }
 
 void add_count(PlanBuilder &builder, const LayerCall &call) {

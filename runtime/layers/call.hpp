@@ -159,14 +159,10 @@ Positions checked_sequences(const LayerCall &call, const vkattn_tensor &query);
 // dimension 2, rank 3: dimension 1). Fails where they disagree, or where past_len is given without any cache.
 Positions checked_positions(const LayerCall &call, const vkattn_tensor &query);
 
-// Whether rows of so many tokens are normalised where they are rotated, in place of a dispatch and a barrier: few, for all of a row
-// is read for each of its elements.
-bool are_normalised_on_the_way(const Layer &layer, uint64_t tokens);
-
 // Rows of a cache, past and new.
 struct CachedRows {
-    View all;              // [B,H,P+L,D]; of a cache object, its whole capacity, or all its pages
-    RowsToAppend new_rows; // into it; source absent: they are there
+    View all;           // [B,H,P+L,D]; of a cache object, its whole capacity, or all its pages
+    MovedRows new_rows; // into it; source absent: they are there
 };
 
 // Brings the past rows into the present cache (in the workspace where none is asked for). Without past and present `all` are the
@@ -176,7 +172,7 @@ CachedRows add_past_rows(PlanBuilder &builder, const CacheTensors &cache, const 
                          const Rotation &rotation = {}, const RmsNorm &norm = {}, uint32_t rotated_from = 0);
 
 // Adds the parts that are there.
-void add_new_rows(PlanBuilder &builder, std::initializer_list<RowsToAppend> parts);
+void add_new_rows(PlanBuilder &builder, std::initializer_list<MovedRows> parts);
 
 // Counts the call's tokens in its cache, if it has one, whose lengths what comes next does not read. The caller adds the barrier
 // before.

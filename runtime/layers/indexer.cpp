@@ -1,6 +1,6 @@
 #include "runtime/layers/indexer.hpp"
 
-#include "runtime/emit/hadamard.hpp"
+#include "runtime/emit/rows.hpp"
 #include "runtime/ops/index.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/problem/tensor.hpp"
@@ -100,16 +100,10 @@ void Indexer::add_query_projection(const ProductInput &low_rank) {
 void Indexer::add_past_keys() { keys_ = add_past_rows(builder_, cache_, as_one_head(key_), positions_, rotation()); }
 
 void Indexer::add_new_rows() {
-    RowsToAppend queries;
+    MovedRows queries;
     if (chooses()) queries = rotated_rows(query_tokens_.heads, query_, rotation(), positions_);
+    if (cache_.rotated) queries.hadamard = hadamard_block(indexer_.index_head_dim); // as the keys
     vkattn::add_new_rows(builder_, {queries, keys_.new_rows});
-}
-
-void Indexer::add_hadamard() {
-    const uint32_t block = hadamard_block(indexer_.index_head_dim);
-    if (!chooses() || !cache_.rotated || block == 1) return;
-    vkattn::add_hadamard(builder_, query_, query_, block);
-    builder_.barrier();
 }
 
 View Indexer::add_choice() {

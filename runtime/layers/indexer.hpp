@@ -35,8 +35,6 @@ class Indexer {
     void add_past_keys();
     // The new keys and the queries, rotated on their way.
     void add_new_rows();
-    // Of queries, where the cache's keys are rotated by it.
-    void add_hadamard();
     View add_choice(); // [B,1,L,index_topk] I32; absent: every query attends all of its keys
 
   private:

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/emit/kv_append.hpp"
+#include "runtime/emit/rows.hpp"
 #include "runtime/layers/layer_spec.hpp"
 #include "runtime/plan/builder.hpp"
 #include "runtime/vulkan/memory.hpp"

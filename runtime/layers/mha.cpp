@@ -1,6 +1,5 @@
 #include "runtime/layers/mha.hpp"
 
-#include "runtime/ops/norm.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
@@ -31,33 +30,9 @@ Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
     return {query, key, value};
 }
 
-// RMSNorm of each head of queries or keys, where the layer has its weight: a dispatch in place, or on the way into other memory by
-// what rotates them.
-struct HeadNorm {
-    RmsNorm in_place, on_the_way; // one of them
-};
-
-struct HeadNorms {
-    HeadNorm query, key;
-};
-
-HeadNorms head_norms(const Layer &layer, const std::string &prefix, const Inputs &inputs, const Positions &positions) {
-    const bool moves = are_normalised_on_the_way(layer, inputs.batch() * std::max(inputs.q_len(), inputs.new_len())) &&
-                       !present(positions.cu_seqlens);
-    const auto norm = [&](const char *name) {
-        const RmsNorm given{layer.weight(prefix + name), epsilon_or(layer.config(), kEpsilon)};
-        return moves ? HeadNorm{{}, given} : HeadNorm{given, {}};
-    };
-    return {norm("q_norm.weight"), norm("k_norm.weight")};
-}
-
-void add_head_norm(PlanBuilder &builder, const RmsNorm &norm, const View &heads) {
-    if (!present(norm.weight)) return;
-    const vkattn_tensor &tensor = heads.tensor; // [H,B,L,D] in memory
-    const uint64_t len = tensor.shape[2], head_dim = tensor.shape[3];
-    const View rows =
-        reshaped(heads, {tensor.shape[0] * tensor.shape[1], len, head_dim}, {len * head_dim, head_dim, 1});
-    add_norm(builder, Norm::kRms, norm.epsilon, {.input = rows, .weight = norm.weight, .output = rows});
+// RMSNorm of each head of queries or keys, where the layer has its weight.
+RmsNorm head_norm(const Layer &layer, const std::string &name) {
+    return {layer.weight(name), epsilon_or(layer.config(), kEpsilon)};
 }
 
 std::array<std::string, 3> projection_names(const std::string &prefix) {
@@ -69,15 +44,11 @@ struct Projected {
 };
 
 Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
-                          const HeadNorms &norms, vkattn_type type) {
+                          vkattn_type type) {
     const std::array<std::string, 3> names = projection_names(prefix);
     const Projection projections[] = {{names[0], inputs.query}, {names[1], inputs.key}, {names[2], inputs.value}};
     const std::vector<View> heads = add_projections(builder, layer, projections, type, layer.config().head_dim);
-    const Projected projected = {heads[0], heads[1], heads[2]};
-    if (present(norms.query.in_place.weight) || present(norms.key.in_place.weight)) builder.barrier();
-    add_head_norm(builder, norms.query.in_place, projected.query);
-    add_head_norm(builder, norms.key.in_place, projected.key);
-    return projected;
+    return {heads[0], heads[1], heads[2]};
 }
 
 // The norm that the call asks for, of self attention.
@@ -138,13 +109,14 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const vkattn_type type = workspace_type(builder, call, inputs.query.tokens);
     const Heads attended =
         workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
-    const HeadNorms norms = head_norms(layer, parts.prefix, inputs, positions);
     const Projected projected = add_projections(
-        builder, layer, normalised(builder, layer, call, parts.prefix, inputs, type), parts.prefix, norms, type);
+        builder, layer, normalised(builder, layer, call, parts.prefix, inputs, type), parts.prefix, type);
     builder.barrier();
     const Rotation rotation = layer.rotation();
-    const CachedRows query = add_past_rows(builder, {}, projected.query, positions, rotation, norms.query.on_the_way);
-    const CachedRows key = add_past_rows(builder, keys, projected.key, positions, rotation, norms.key.on_the_way);
+    const CachedRows query = add_past_rows(builder, {}, projected.query, positions, rotation,
+                                           head_norm(layer, parts.prefix + "q_norm.weight"));
+    const CachedRows key = add_past_rows(builder, keys, projected.key, positions, rotation,
+                                         head_norm(layer, parts.prefix + "k_norm.weight"));
     const CachedRows value = add_past_rows(builder, values, projected.value, positions);
     builder.barrier();
     add_new_rows(builder, {query.new_rows, key.new_rows, value.new_rows});

@@ -2,7 +2,6 @@
 
 #include "runtime/layers/indexer.hpp"
 #include "runtime/ops/kv_append.hpp"
-#include "runtime/ops/norm.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
@@ -38,7 +37,7 @@ struct Mla {
 struct Projected {
     View query;   // [B,H,L,nope + rope]
     View latent;  // [B,L,rank + rope]
-    RmsNorm norm; // of c, where its few rows are to be normalised on their way
+    RmsNorm norm; // of c, on its way
 };
 
 // Weights and those of the indexer, if there is one.
@@ -70,19 +69,13 @@ Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm
         add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query);
         if (indexer != nullptr) indexer->add_query_projection(low_rank);
     }
-    const RmsNorm norm_of_latents{mla.weight("kv_norm.weight"), epsilon_or(mla.config(), kEpsilon)};
-    if (are_normalised_on_the_way(mla.layer, mla.batch * mla.len))
-        return {heads_of(query, mla.heads()), latent, norm_of_latents};
-    const View contents = slice(latent, 0, mla.rank());
-    add_norm(builder, Norm::kRms, norm_of_latents.epsilon,
-             {.input = contents, .weight = norm_of_latents.weight, .output = contents});
-    return {heads_of(query, mla.heads()), latent, {}};
+    return {heads_of(query, mla.heads()), latent, {mla.weight("kv_norm.weight"), epsilon_or(mla.config(), kEpsilon)}};
 }
 
 // Queries on their way into the core attention, and the core attention without its keys.
 struct Query {
     View query; // of the core attention
-    RowsToAppend rows;
+    MovedRows rows;
 };
 
 // The naive form attends all of them, rotated; the absorbed one folds the part that is not rotated.
@@ -142,8 +135,8 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
     builder.barrier();
     add_latent_up_projection(builder, content, head_matrices(mla, mla.nope(), mla.values()),
                              head_biases(mla, mla.nope(), mla.values()), core.value);
-    add_kv_append(builder, {.source = for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
-                            .cache = slice(core.key, mla.nope(), mla.rope())});
+    add_rows(builder, {.source = for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
+                       .target = slice(core.key, mla.nope(), mla.rope())});
     builder.barrier();
     add_core_attention(builder, mla.layer, mla.call, core);
 }
@@ -274,7 +267,6 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     builder.barrier(); // the slices of a query interleave: disjoint elements, but overlapping ranges of one buffer
     if (absorb) fold_query(mla, projected.query, query.query);
     if (absorb) builder.barrier();
-    if (indexer) indexer->add_hadamard();
     if (indexer) mla.key_indices = indexer->add_choice();
     if (present(mla.key_indices)) builder.barrier();
     const Heads attended = workspace_heads(builder, mla.type, batch, len, mla.heads(), mla.values());

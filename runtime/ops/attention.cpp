@@ -1,6 +1,6 @@
 #include "runtime/ops/attention.hpp"
 
-#include "runtime/emit/hadamard.hpp"
+#include "runtime/emit/rows.hpp"
 #include "runtime/ops/attention_split.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
@@ -73,7 +73,12 @@ class Rotated {
     void finish() {
         if (block_ == 0) return;
         builder_.barrier();
-        add_hadamard(builder_, rotated_, output_, block_, cu_seqlens_, longest_);
+        add_rows(builder_, {.source = rotated_,
+                            .target = output_,
+                            .cu_seqlens = cu_seqlens_,
+                            .positions = longest_,
+                            .hadamard = block_,
+                            .keeps_places = true});
     }
 
   private:
@@ -87,7 +92,11 @@ class Rotated {
         const View query{problem.query, sources[BINDING_QUERY]};
         const View rotated = reserve(query.tensor.type, query.tensor);
         const float growth = query.tensor.type == VKATTN_TYPE_F16 ? growth_of(problem.key_hadamard) : 1.0f;
-        add_hadamard(builder_, query, rotated, problem.key_hadamard, {}, 0, 1.0f / growth);
+        add_rows(builder_, {.source = query,
+                            .target = rotated,
+                            .hadamard = problem.key_hadamard,
+                            .mixed_factor = 1.0f / growth,
+                            .keeps_places = true});
         builder_.barrier();
         problem.query = rotated.tensor;
         problem.scale *= growth;

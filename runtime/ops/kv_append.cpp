@@ -84,17 +84,17 @@ KvAppend checked(const vkattn_kv_append_desc &desc) {
 
 void plan_kv_append(PlanBuilder &builder, const vkattn_kv_append_desc &desc) {
     const KvAppend append = checked(desc);
-    add_kv_append(builder, {.source = role_view(append.source, VKATTN_ROLE_SOURCE),
-                            .cache = role_view(append.cache, VKATTN_ROLE_CACHE),
-                            .offset = append.offset,
-                            .past_lengths = role_view(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
-                            .cu_seqlens = role_view(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
-                            .block_table = role_view(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
-                            .batch = append.batch,
-                            .positions = append.positions,
-                            .hadamard = append.hadamard,
-                            .cache_scales = role_view(append.scales, VKATTN_ROLE_KEY_SCALES),
-                            .makes_scales = append.makes_scales});
+    add_rows(builder, {.source = role_view(append.source, VKATTN_ROLE_SOURCE),
+                       .target = role_view(append.cache, VKATTN_ROLE_CACHE),
+                       .offset = append.offset,
+                       .past_lengths = role_view(append.past_lengths, VKATTN_ROLE_PAST_LENGTHS),
+                       .cu_seqlens = role_view(append.cu_seqlens, VKATTN_ROLE_CU_SEQLENS_Q),
+                       .block_table = role_view(append.block_table, VKATTN_ROLE_BLOCK_TABLE),
+                       .batch = append.batch,
+                       .positions = append.positions,
+                       .hadamard = append.hadamard ? hadamard_block(append.source.shape[3]) : 0,
+                       .target_scales = role_view(append.scales, VKATTN_ROLE_KEY_SCALES),
+                       .makes_scales = append.makes_scales});
 }
 
 } // namespace vkattn

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/emit/kv_append.hpp"
+#include "runtime/emit/rows.hpp"
 
 namespace vkattn {
 

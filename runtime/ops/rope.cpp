@@ -128,17 +128,17 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
     return frequencies;
 }
 
-RowsToAppend rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
-                          uint32_t rotated_from, const RmsNorm &norm) {
-    RowsToAppend rows{.source = input,
-                      .cache = output,
-                      .offset = positions.offset,
-                      .past_lengths = positions.past_lengths,
-                      .cu_seqlens = positions.cu_seqlens,
-                      .norm = norm,
-                      .rotation = rotation,
-                      .rotated_from = rotated_from,
-                      .keeps_places = true};
+MovedRows rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
+                       uint32_t rotated_from, const RmsNorm &norm) {
+    MovedRows rows{.source = input,
+                   .target = output,
+                   .offset = positions.offset,
+                   .past_lengths = positions.past_lengths,
+                   .cu_seqlens = positions.cu_seqlens,
+                   .norm = norm,
+                   .rotation = rotation,
+                   .rotated_from = rotated_from,
+                   .keeps_places = true};
     if (present(positions.cu_seqlens)) {
         rows.batch = positions.sequences;
         rows.positions = positions.longest;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runtime/emit/kv_append.hpp"
+#include "runtime/emit/rows.hpp"
 
 #include <vector>
 
@@ -31,7 +31,7 @@ struct Positions {
 
 // Rows of input [B,H,L,D] into output, other memory, rotated by their tokens' positions: those of the elements from rotated_from on
 // that have frequencies. F32, F16 or BF16, both of one type; element stride 1. norm: before that; for few rows.
-RowsToAppend rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
-                          uint32_t rotated_from = 0, const RmsNorm &norm = {});
+MovedRows rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
+                       uint32_t rotated_from = 0, const RmsNorm &norm = {});
 
 } // namespace vkattn

@@ -2,7 +2,7 @@
 
 #include "runtime/support/error.hpp"
 #include "runtime/support/extensions.hpp"
-#include "shaders/interface/hadamard.h"
+#include "shaders/interface/rows.h"
 
 #include <bit>
 #include <cmath>
@@ -26,7 +26,7 @@ KvRotation rotation_of(const void *next) {
 }
 
 uint32_t hadamard_block(uint64_t row_elements) {
-    return 1u << std::countr_zero(row_elements | HADAMARD_TILE); // head sizes end below the next power of two
+    return 1u << std::countr_zero(row_elements | ROWS_LARGEST_BLOCK); // head sizes end below the next power of two
 }
 
 float hadamard_scale(uint32_t block) { return 1.0f / std::sqrt(static_cast<float>(block)); }

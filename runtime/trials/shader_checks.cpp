@@ -2,7 +2,7 @@
 
 #include "runtime/emit/attention.hpp"
 #include "runtime/emit/judged.hpp"
-#include "runtime/emit/kv_append.hpp"
+#include "runtime/emit/rows.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/problem/attention_tensors.hpp"
@@ -291,7 +291,7 @@ std::string check_copy(Context &context, vkattn_type from, vkattn_type to) {
     const std::vector<float> values = source.randomise(numbers);
     cache.poison();
     PlanBuilder builder(context);
-    add_kv_append(builder, {.source = source.view(), .cache = cache.view()});
+    add_rows(builder, {.source = source.view(), .target = cache.view()});
     builder.build()->run({});
     return compare(cache.read(), {values.begin(), values.end()}, most_error_of_storage(to));
 }
@@ -352,7 +352,7 @@ std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
 // Whether plans of that problem take the shader by the rule.
 bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
     if (is_of_lists(shader)) return paths == kWholeShader;
-    if (shader.object == &shaders::kv_append) return copy_of(paths).has_value();
+    if (shader.object == &shaders::rows) return copy_of(paths).has_value();
     if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
         return trial.has_value() && is_taken(shader, *trial, caps);
@@ -393,8 +393,8 @@ std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
 bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
     if (is_of_lists(shader)) return paths == kWholeShader;
     if (is_linear(shader)) return linear_trial_of(shader, paths, caps).has_value();
-    return shader.object == &shaders::kv_append ? copy_of(paths).has_value()
-                                                : attention_trial(shader, paths, caps).has_value();
+    return shader.object == &shaders::rows ? copy_of(paths).has_value()
+                                           : attention_trial(shader, paths, caps).has_value();
 }
 
 Findings check_shader(Context &context, const TestedShader &shader, CodePaths paths) {
@@ -410,7 +410,7 @@ Findings check_shader(Context &context, const TestedShader &shader, CodePaths pa
         }
         return findings;
     }
-    if (shader.object == &shaders::kv_append) {
+    if (shader.object == &shaders::rows) {
         const auto types = copy_of(paths);
         return types.has_value() ? Findings{true, check_copies(context, *types), paths} : Findings{};
     }

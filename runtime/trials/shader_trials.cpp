@@ -187,7 +187,7 @@ std::string shader_name(const TestedShader &shader, const DeviceCaps &caps) {
 }
 
 std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
-    std::vector<TestedShader> all = {{&shaders::merge_parts}, {&shaders::kv_append}}; // what others need comes first
+    std::vector<TestedShader> all = {{&shaders::merge_parts}, {&shaders::rows}}; // what others need comes first
     const auto add = [&](const auto &kernel) {
         for (const Shader *shader : kernel.shaders) {
             const bool is_new = std::ranges::find(all, shader, &TestedShader::object) == all.end();
@@ -237,7 +237,7 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
     const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
     if (!trial.has_value()) return company;
     for (const ShaderUse &use : shaders_of(trial->choice.shape, trial->problem))
-        for (const Shader *other : {&shaders::kv_append, &shaders::merge_parts})
+        for (const Shader *other : {&shaders::rows, &shaders::merge_parts})
             if (other != shader.object && use.shader == other->name) company.push_back({{other}, use.paths});
     return company;
 }

@@ -70,6 +70,6 @@ struct Interface {
 /* The first words of all push constants: first_group[3], see workgroup(); then bases, see base_bytes (common/push.glsl). */
 #define PUSH_FIRST_GROUP_WORDS 3
 
-#define ELEMENTWISE_WORKGROUP_SIZE 64 /* of kv_append and advance_lengths */
+#define ELEMENTWISE_WORKGROUP_SIZE 64 /* of advance_lengths */
 
 #endif

@@ -136,6 +136,24 @@ constexpr Config kModulo{.num_kv_heads = 2, .mapping = VKATTN_KV_HEADS_MODULO};
 
 TEST_SUITE_BEGIN("layer");
 
+TEST_CASE_FIXTURE(DeviceTest, "heads of any size are normalised and rotated, alone and beside one another") {
+    for (const std::uint32_t head_dim : {18u, 24u, 288u}) // pairs, fours, more fours than a workgroup has invocations
+        for (const float theta : {0.0f, 10000.0f})
+            for (const std::uint32_t interleaved : {0u, 1u}) {
+                if (theta == 0 && interleaved != 0) continue;
+                CAPTURE(head_dim);
+                CAPTURE(theta);
+                CAPTURE(interleaved);
+                const Config config{
+                    .num_kv_heads = 2, .head_dim = head_dim, .rope_theta = theta, .rope_interleaved = interleaved};
+                LayerProblem p = self_attention(config, 2, 7);
+                std::mt19937 random(27);
+                for (const char *name : {"q_norm.weight", "k_norm.weight"})
+                    p.weights[name] = normal_tensor(VKATTN_TYPE_F32, {head_dim}, random);
+                check_layer(p, output_of(p), VKATTN_KERNEL_AUTO);
+            }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "multi-head, grouped-query and multi-query self attention, with biases and without") {
     for (Config config : {Config{}, kGqa, kMqa, kModulo}) {
         for (const bool biases : {true, false}) {

@@ -154,8 +154,8 @@ TEST_CASE_FIXTURE(DeviceTest, "packed queries over packed and paged keys, beside
 TEST_CASE_FIXTURE(DeviceTest, "appended rows are rotated, and then rounded") {
     std::mt19937 random(20);
     for (const vkattn_type to : cached_types())
-        for (const std::uint64_t size : {std::uint64_t{96}, std::uint64_t{512}}) {
-            if (size == 512 && to != VKATTN_TYPE_F16 && to != VKATTN_TYPE_Q4_0) continue; // of blocks and of floats
+        for (const std::uint64_t size : {96, 512, 1536, 2560}) { // the last: a block of 512 after the other
+            if (size != 96 && to != VKATTN_TYPE_F16 && to != VKATTN_TYPE_Q4_0) continue; // of blocks and of floats
             const vkattn_type from = size == 96 ? VKATTN_TYPE_F32 : VKATTN_TYPE_F16;
             CAPTURE(type_name(from));
             CAPTURE(type_name(to));

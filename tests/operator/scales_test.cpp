@@ -63,16 +63,17 @@ struct AppendCase {
     vkattn_type to;
     bool makes; // scales of rows; else one of the tensor is read
     bool rotates;
+    std::uint64_t size = 96; // elements of a row
 };
 
 // Rows of ordinary numbers, of zeros, with an infinity, and too small for a scale.
-HostTensor rows_of_all_kinds(std::mt19937 &random) {
-    HostTensor source = normal_tensor(VKATTN_TYPE_F32, {1, 2, 5, 96}, random, 30.0f);
-    for (std::uint64_t i = 0; i < 96; ++i) {
-        source.set(96 + i, 0.0f);
-        source.set(3 * 96 + i, 1e-37f);
+HostTensor rows_of_all_kinds(std::uint64_t size, std::mt19937 &random) {
+    HostTensor source = normal_tensor(VKATTN_TYPE_F32, {1, 2, 5, size}, random, 30.0f);
+    for (std::uint64_t i = 0; i < size; ++i) {
+        source.set(size + i, 0.0f);
+        source.set(3 * size + i, 1e-37f);
     }
-    source.set(2 * 96 + 7, HUGE_VALF);
+    source.set(2 * size + 7, HUGE_VALF);
     return source;
 }
 
@@ -80,9 +81,12 @@ void check_append(const AppendCase &c) {
     CAPTURE(type_name(c.to));
     CAPTURE(c.makes);
     CAPTURE(c.rotates);
+    CAPTURE(c.size);
+    const std::uint64_t size = c.size;
     std::mt19937 random(30);
-    HostTensor source = c.rotates ? normal_tensor(VKATTN_TYPE_F32, {1, 2, 5, 96}, random) : rows_of_all_kinds(random);
-    HostTensor cache(c.to, {1, 2, 5, 96}), expected(c.to, {1, 2, 5, 96});
+    HostTensor source =
+        c.rotates ? normal_tensor(VKATTN_TYPE_F32, {1, 2, 5, size}, random) : rows_of_all_kinds(size, random);
+    HostTensor cache(c.to, {1, 2, 5, size}), expected(c.to, {1, 2, 5, size});
     const Shape shape = c.makes ? Shape{1, 2, 5, 1} : Shape{1, 1, 1, 1};
     HostTensor scales(VKATTN_TYPE_F32, shape), expected_scales(VKATTN_TYPE_F32, shape);
     if (!c.makes) scales.set(0, 0.37f);
@@ -99,9 +103,10 @@ void check_append(const AppendCase &c) {
                              Region{VKATTN_ROLE_CACHE, &cache, Access::kReadWrite},
                              Region{VKATTN_ROLE_KEY_SCALES, &scales, Access::kReadWrite}};
     test_device().run(test_device().context().kv_append_plan(desc), regions);
-    const std::vector<double> rows = c.rotates ? hadamard_rotated(source.values(), 32) : source.values();
+    const std::vector<double> rows =
+        c.rotates ? hadamard_rotated(source.values(), hadamard_block(size)) : source.values();
     for (std::uint64_t row = 0; row < 10; ++row)
-        encode_row(std::span(rows).subspan(row * 96, 96), expected, expected_scales, row, c.makes);
+        encode_row(std::span(rows).subspan(row * size, size), expected, expected_scales, row, c.makes);
     for (std::uint64_t i = 0; i < scales.elements(); ++i) {
         const float made = scales.get(i), wanted = expected_scales.get(i);
         if (c.rotates) // a sum's last bits
@@ -111,12 +116,12 @@ void check_append(const AppendCase &c) {
     }
     std::uint64_t differing = 0;
     for (std::uint64_t i = 0; i < cache.elements(); ++i) {
-        const bool vanishes = c.makes && !c.rotates && i / 96 == 3; // too small for a scale
+        const bool vanishes = c.makes && !c.rotates && i / size == 3; // too small for a scale
         const float wanted = vanishes ? 0.0f : expected.get(i);
         const bool same = cache.get(i) == wanted || (std::isnan(cache.get(i)) && std::isnan(wanted));
         differing += same ? 0u : 1u;
     }
-    CHECK(differing <= (c.rotates ? 9u : 0u)); // a sum beside a tie
+    CHECK(differing <= (c.rotates ? 9 * size / 96 : 0)); // a sum beside a tie
 }
 
 // Elements far above the largest number of F8_E4M3, and far below its least.
@@ -300,6 +305,7 @@ TEST_CASE_FIXTURE(DeviceTest, "appends divide rows by their scales, and make the
     for (const vkattn_type to : kTypes)
         for (const bool makes : {true, false})
             for (const bool rotates : {false, true}) check_append({to, makes, rotates});
+    for (const bool rotates : {false, true}) check_append({VKATTN_TYPE_F8_E4M3, true, rotates, 2560});
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "layers over caches with scales, and what cannot have any") {

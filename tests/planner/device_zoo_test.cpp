@@ -6,10 +6,12 @@
 
 #include "runtime/kernels/choose.hpp"
 #include "runtime/kernels/flash.hpp"
+#include "runtime/problem/rotation.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/spirv/specialise.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/shader_checks.hpp"
+#include "shaders/interface/rows.h"
 
 #include "tools/io/text_file.hpp"
 
@@ -380,6 +382,16 @@ TEST_CASE("so it is of every kind of GPU's shapes, however little shared memory 
             caps.max_shared_memory_bytes = limit;
             caps.traits.gpu_class = gpu;
             CHECK(check_choices(caps) > 3 * problems().size());
+        }
+}
+
+TEST_CASE("rows of any width wait in the shared memory that every device has") {
+    for (std::uint32_t dims = 32; dims <= 8192; dims += 32)
+        for (const vkattn::Shader *shader : {&vkattn::shaders::rows, &vkattn::shaders::rows_quantised}) {
+            vkattn::gpu::RowsConstants constants;
+            constants.HEAD_DIM = constants.QUERY_DIM = dims;
+            constants.HADAMARD = vkattn::hadamard_block(dims);
+            CHECK(shared_memory_bytes(shader->code.words(), words_of(constants)) <= 16384); // Vulkan's least
         }
 }
 

@@ -135,7 +135,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
     for (const std::string name :
          {"flash, f32", "flash, q8_0", "flash, large heads", "flash, pages", "flash, keys in parts", "decode, q8_0",
           "decode_halves, f16", "merge_parts, keys in parts", "qk_scores, f32", "linear, f16", "linear_vector, f32",
-          "kv_append, q8_0", "sort_lists, f32", "merge_lists, f32", "select, f32", "sort_selected, f32",
+          "rows, q8_0", "sort_lists, f32", "merge_lists, f32", "select, f32", "sort_selected, f32",
           "index_scores, f32"})
         CHECK_MESSAGE(std::ranges::any_of(checks, [&](const vkattn::Check &check) { return is_of(check, name); }),
                       name);
@@ -434,8 +434,8 @@ TEST_CASE_FIXTURE(DeviceTest, "where pages alone are wrong, dense keys stay with
 
 TEST_CASE_FIXTURE(DeviceTest, "of unfused, of copies and of linear layers the shader that is wrong is named") {
     if (skips_corruption()) return;
-    constexpr const char *kShaders[] = {"qk_scores", "kv_append", "linear_vector"};
-    const CorruptedDevice corrupted({.shaders = "qk_scores kv_append linear_vector"});
+    constexpr const char *kShaders[] = {"qk_scores", "rows", "linear_vector"};
+    const CorruptedDevice corrupted({.shaders = "qk_scores rows linear_vector"});
     const LimitedDevice device(with_self_test(0).c_str(), corrupted.get_instance_proc_addr());
     std::map<std::string, std::size_t> failed;
     for (const vkattn::Check &check : device.context().self_test()) {

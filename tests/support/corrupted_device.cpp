@@ -116,7 +116,7 @@ void change_format(Constants &constants, const char *name) {
 void corrupt(const Shader &shader, Constants &constants) {
     if (constants.has("ACTIVATION")) // of linear layers
         constants["ACTIVATION"] = ACTIVATION_RELU;
-    else if (&shader == &shaders::kv_append || &shader == &shaders::kv_append_quantised)
+    else if (&shader == &shaders::rows || &shader == &shaders::rows_quantised)
         change_format(constants, "CACHE_FORMAT");
     else if (&shader == &shaders::select)
         change_format(constants, "INPUT_FORMAT");

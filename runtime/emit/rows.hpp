@@ -12,11 +12,11 @@ struct Rotation {
     bool interleaved = false;
 };
 
-// Rows of source into cache: see vkattn_kv_append_desc, whose contract this keeps but for the types: any of F32, F16,
-// BF16 and quantised types for both.
-struct RowsToAppend {
+// Rows of source [B,H,L,D] on their way into target, new rows of a cache among them: see vkattn_kv_append_desc, whose contract this keeps
+// but for the types: any of F32, F16, BF16 and quantised types for both.
+struct MovedRows {
     View source;
-    View cache;
+    View target;
     uint32_t offset = 0;
     View past_lengths{}, cu_seqlens{}, block_table{};
     // For bodies that want K and V dense: cu_seqlens and block_table are those of source, of which every row from token
@@ -26,23 +26,24 @@ struct RowsToAppend {
     View lengths{};
     uint32_t beyond = 0;
     uint32_t first = 0;
-    uint32_t batch = 0;     // sequences of a gathered source
-    uint32_t positions = 0; // of a sequence, at most; 0: as many as source has
-    // Of their first elements, on their way; for few rows, since all of those are read for each of the row's
-    RmsNorm norm{};
-    Rotation rotation{};       // after that, by each row's position in the cache
+    uint32_t batch = 0;        // sequences of a gathered source
+    uint32_t positions = 0;    // of a sequence, at most; 0: as many as source has
+    RmsNorm norm{};            // of their first elements, first
+    Rotation rotation{};       // after that, by each row's position in the target
     uint32_t rotated_from = 0; // of the elements that have frequencies, the first
-    bool hadamard = false;     // after that by the Walsh-Hadamard matrix, see vkattn_kv_rotation
+    uint32_t hadamard = 0;     // elements of the blocks that are mixed after that, see vkattn_kv_rotation; 0, 1: none
+    float mixed_factor = 1;    // of mixed rows
     // F32 [B|1,H|1,L|1,1] each, see vkattn_kv_scales
-    View source_scales{}, cache_scales{};
-    bool makes_scales = false; // those of cache, of the rows
-    // cache is no cache, but F32, F16 or BF16 as source, with element stride 1: each row stays the row that it is, as queries do
+    View source_scales{}, target_scales{};
+    bool makes_scales = false; // those of target, of the rows
+    // Each row stays the row that it is, as queries do. Then target, of F32, F16 or BF16, may be source where rows are normalised or
+    // mixed alone.
     bool keeps_places = false;
 };
-void add_kv_append(PlanBuilder &builder, const RowsToAppend &rows);
+void add_rows(PlanBuilder &builder, const MovedRows &rows);
 
 // Rows of the same new tokens, in as few dispatches as there can be, without barriers between: of parts in the order queries, which
 // keep their places, keys, values those of one type and layout that lie behind each other are one.
-void add_kv_appends(PlanBuilder &builder, std::span<const RowsToAppend> parts);
+void add_rows(PlanBuilder &builder, std::span<const MovedRows> parts);
 
 } // namespace vkattn
