@@ -60,7 +60,6 @@ def test_problems_that_compile_slower_than_ggmls_are_found():
 def test_what_is_committed_is_within_the_bounds_that_hold_for_any_driver():
     for table in (lab.ROOT / "bench/results/gpu-lab").glob("*-*.csv"):
         rows = pages.read_csv(table)
-        assert list(pages.slower_to_compile(rows, budgets.MOST_COMPILE_RATIO)) == [], table.name
         for row in rows:
             if row["side"] == "vkattn":
                 assert list(budgets.too_large(row["problem"], row)) == [], table.name
