@@ -16,6 +16,7 @@
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,7 @@ class Constants {
     bool has(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
 
     std::uint32_t &operator[](std::string_view name) {
+        if (!has(name)) throw std::logic_error("no constant " + std::string(name) + " to corrupt a shader by");
         const auto id = static_cast<std::uint32_t>(std::ranges::find(names_, name) - names_.begin());
         return values_[std::ranges::find(entries_, id, &VkSpecializationMapEntry::constantID)->offset /
                        sizeof(std::uint32_t)];
@@ -117,7 +119,7 @@ void corrupt(const Shader &shader, Constants &constants) {
     if (constants.has("ACTIVATION")) // of linear layers
         constants["ACTIVATION"] = ACTIVATION_RELU;
     else if (&shader == &shaders::rows || &shader == &shaders::rows_quantised)
-        change_format(constants, "CACHE_FORMAT");
+        change_format(constants, "TARGET_FORMAT");
     else if (&shader == &shaders::select)
         change_format(constants, "INPUT_FORMAT");
     else if (constants.has("SORTED_LEN"))
