@@ -27,7 +27,8 @@ run(${python} -m pip install "wheels/${wheels}")
 set(clean ${CMAKE_COMMAND} -E env --unset=VKATTN_LIBRARY --unset=PYTHONPATH)
 expect_output("/venv/lib/.*libvkattn" ${clean} ${python} -c "import pathlib, vkattn
 print(*pathlib.Path(vkattn.__file__).parent.glob('libvkattn*'))")
-expect_output("/venv/lib/.*/_interface.py" ${clean} ${python} -c "from vkattn import _interface; print(_interface.__file__)")
+expect_output("/venv/lib/.*/_interface.py" ${clean} ${python} -c "from vkattn import _interface
+print(_interface.__file__)")
 expect_output("each is what it is alone" ${clean} ${python} "${VKATTN_SOURCE}/samples/serve_sequences.py")
 expect_output("usage: vkattn-plot" ${clean} "${WORK}/venv/bin/vkattn-plot" --help)
 execute_process(COMMAND ${clean} "${WORK}/venv/bin/vkattn-plot" bench -o picture.png file.json
