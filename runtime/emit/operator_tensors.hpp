@@ -50,10 +50,10 @@ void copy_strides(const vkattn_tensor &tensor, Strides &strides) {
     if constexpr (requires { desc.states.name.strides; })                                                              \
         tensors.name = role_view(desc.states.name, VKATTN_ROLE_##ROLE);
 #define VKATTN_TENSOR_WORDS(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims)                                   \
-    if constexpr (requires { words.NAME##_FORMAT; }) words.NAME##_FORMAT = format_of(name.tensor);                     \
-    if constexpr (requires { words.NAME##_PAIRS; }) words.NAME##_PAIRS = present(name) && in_pairs(name.tensor);       \
+    if constexpr (requires { words.NAME##_FORMAT; }) words.NAME##_FORMAT = format_of((name).tensor);                   \
+    if constexpr (requires { words.NAME##_PAIRS; }) words.NAME##_PAIRS = present(name) && in_pairs((name).tensor);     \
     if constexpr (requires { words.HAS_##NAME; }) words.HAS_##NAME = present(name);                                    \
-    if constexpr (requires { words.name##_strides; }) copy_strides(name.tensor, words.name##_strides);
+    if constexpr (requires { words.name##_strides; }) copy_strides((name).tensor, words.name##_strides);
 
 // The inside of the struct of an operator's tensors.
 #define VKATTN_OPERATOR_TABLE(Tensors, Name, LIST)                                                                     \
