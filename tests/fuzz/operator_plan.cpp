@@ -1,11 +1,11 @@
 #include "shaders/interface/argmax.h"
 #include "shaders/interface/causal_conv1d.h"
 #include "shaders/interface/embedding.h"
-#include "shaders/interface/kv_append.h"
 #include "shaders/interface/linear.h"
 #include "shaders/interface/linear_attention.h"
 #include "shaders/interface/merge.h"
 #include "shaders/interface/norm.h"
+#include "shaders/interface/rows.h"
 // Any description of linear, norm, embedding, argmax, kv_append, merge and the operators with states: whatever plan comes of it reaches nothing outside what
 // it binds, by a calculation of its own from the push constants and the grid.
 #include "runtime/ops/argmax.hpp"
@@ -20,6 +20,7 @@
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_tensor.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace {
@@ -243,7 +244,7 @@ std::unique_ptr<const Plan> kv_append(FuzzedDataProvider &data, PlanBuilder &bui
     const bool no_sequences = packed && desc.cu_seqlens.shape[0] == 1;
     if (writes_nothing(*plan, is_empty(desc.source) || no_place || no_sequences)) return plan;
     const Step &step = plan->steps().front();
-    const auto push = push_of<gpu::AppendPush>(step);
+    const auto push = push_of<gpu::RowsPush>(step);
     const std::uint64_t sequences = step.groups[2], heads = step.groups[1], size = desc.source.shape[3];
     const std::uint64_t capacity = desc.cache.shape[2] * (paged ? desc.block_table.shape[1] : 1);
     expect(push.capacity == capacity, "the cache is as long as it is");
@@ -251,22 +252,22 @@ std::unique_ptr<const Plan> kv_append(FuzzedDataProvider &data, PlanBuilder &bui
         expect(std::uint64_t{push.offset} + push.positions <= capacity, "every row has a place");
     expect(packed ? push.positions <= desc.source.shape[2] : push.positions == desc.source.shape[2],
            "every row is appended");
-    expect(std::uint64_t{step.groups[0]} * ELEMENTWISE_WORKGROUP_SIZE >=
-               push.positions * ((size + QUANTISED_BLOCK - 1) / QUANTISED_BLOCK),
-           "every row has an invocation");
-    expect_inside(step, BINDING_APPEND_SOURCE, desc.source.type,
+    const std::uint64_t elements = is_quantised(desc.cache.type) ? QUANTISED_BLOCK : 4; // of an invocation
+    const std::uint64_t lanes = std::min<std::uint64_t>((size + elements - 1) / elements, ROWS_WORKGROUP_SIZE);
+    expect(step.groups[0] * (ROWS_WORKGROUP_SIZE / lanes) >= push.positions, "every row has invocations");
+    expect_inside(step, BINDING_ROWS_SOURCE, desc.source.type,
                   {{packed ? 1 : sequences, push.source_strides[0]},
                    {heads, push.source_strides[1]},
                    {packed ? push.source_total : push.positions, push.source_strides[2]},
                    {size, push.source_strides[3]}});
-    expect_inside(step, BINDING_APPEND_CACHE, desc.cache.type,
-                  {{paged ? push.pool_pages : sequences, push.cache_strides[0]},
-                   {heads, push.cache_strides[1]},
-                   {paged ? desc.cache.shape[2] : capacity, push.cache_strides[2]},
-                   {size, push.cache_strides[3]}});
-    expect_inside(step, BINDING_APPEND_PAST_LENGTHS, VKATTN_TYPE_I32, {{sequences, 1}});
-    expect_inside(step, BINDING_APPEND_CU_SEQLENS, VKATTN_TYPE_I32, {{sequences + 1, 1}});
-    if (paged) expect_inside(step, BINDING_APPEND_BLOCK_TABLE, VKATTN_TYPE_I32, {{sequences * push.table_pages, 1}});
+    expect_inside(step, BINDING_ROWS_TARGET, desc.cache.type,
+                  {{paged ? push.pool_pages : sequences, push.target_strides[0]},
+                   {heads, push.target_strides[1]},
+                   {paged ? desc.cache.shape[2] : capacity, push.target_strides[2]},
+                   {size, push.target_strides[3]}});
+    expect_inside(step, BINDING_ROWS_PAST_LENGTHS, VKATTN_TYPE_I32, {{sequences, 1}});
+    expect_inside(step, BINDING_ROWS_CU_SEQLENS, VKATTN_TYPE_I32, {{sequences + 1, 1}});
+    if (paged) expect_inside(step, BINDING_ROWS_BLOCK_TABLE, VKATTN_TYPE_I32, {{sequences * push.table_pages, 1}});
     return plan;
 }
 
