@@ -428,22 +428,11 @@ CachedRows add_past_rows(PlanBuilder &builder, const CacheTensors &cache, const 
                              {tensor.shape[0], tensor.shape[1], positions.offset + tensor.shape[2], tensor.shape[3]});
     // the caller's barrier after it: the last old and the first new 16-bit value may share a word
     if (present(cache.past)) add_rows(builder, {.source = cache.past, .target = all});
-    MovedRows rows{.source = fresh,
-                   .target = all,
-                   .offset = positions.offset,
-                   .past_lengths = positions.past_lengths,
-                   .cu_seqlens = positions.cu_seqlens,
-                   .block_table = cache.block_table,
-                   .norm = norm,
-                   .rotation = rotation,
-                   .rotated_from = rotated_from,
-                   .hadamard = cache.rotated ? hadamard_block(tensor.shape[3]) : 0,
-                   .target_scales = cache.scales,
-                   .makes_scales = cache.makes_scales};
-    if (present(positions.cu_seqlens)) {
-        rows.batch = positions.sequences;
-        rows.positions = positions.longest;
-    }
+    MovedRows rows = rows_at(fresh, all, rotation, positions, rotated_from, norm);
+    rows.block_table = cache.block_table;
+    rows.hadamard = cache.rotated ? hadamard_block(tensor.shape[3]) : 0;
+    rows.target_scales = cache.scales;
+    rows.makes_scales = cache.makes_scales;
     return {all, rows};
 }
 

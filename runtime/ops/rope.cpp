@@ -128,8 +128,8 @@ std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const v
     return frequencies;
 }
 
-MovedRows rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
-                       uint32_t rotated_from, const RmsNorm &norm) {
+MovedRows rows_at(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
+                  uint32_t rotated_from, const RmsNorm &norm) {
     MovedRows rows{.source = input,
                    .target = output,
                    .offset = positions.offset,
@@ -137,12 +137,18 @@ MovedRows rotated_rows(const View &input, const View &output, const Rotation &ro
                    .cu_seqlens = positions.cu_seqlens,
                    .norm = norm,
                    .rotation = rotation,
-                   .rotated_from = rotated_from,
-                   .keeps_places = true};
+                   .rotated_from = rotated_from};
     if (present(positions.cu_seqlens)) {
         rows.batch = positions.sequences;
         rows.positions = positions.longest;
     }
+    return rows;
+}
+
+MovedRows rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
+                       uint32_t rotated_from, const RmsNorm &norm) {
+    MovedRows rows = rows_at(input, output, rotation, positions, rotated_from, norm);
+    rows.keeps_places = true;
     return rows;
 }
 

@@ -29,8 +29,13 @@ struct Positions {
     uint32_t longest = 0; // of them, at most
 };
 
-// Rows of input [B,H,L,D] into output, other memory, rotated by their tokens' positions: those of the elements from rotated_from on
-// that have frequencies. F32, F16 or BF16, both of one type; element stride 1. norm: before that; for few rows.
+// Returns rows of input [B,H,L,D] on their way to their tokens' positions in output, normalised, if norm has a weight, and rotated by
+// them: those of the elements from rotated_from on that have frequencies.
+MovedRows rows_at(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
+                  uint32_t rotated_from = 0, const RmsNorm &norm = {});
+
+// The same of rows that stay the rows that they are. F32, F16 or BF16, both of one type; element stride 1. Output is other memory where
+// they are rotated.
 MovedRows rotated_rows(const View &input, const View &output, const Rotation &rotation, const Positions &positions,
                        uint32_t rotated_from = 0, const RmsNorm &norm = {});
 
