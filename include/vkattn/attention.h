@@ -53,6 +53,18 @@ typedef enum vkattn_block_state {
     VKATTN_BLOCK_STATE_MAX_ENUM = 0x7fffffff
 } vkattn_block_state;
 
+typedef struct vkattn_variant_opaque *vkattn_variant;
+
+/* How the rows of K or V are stored. HADAMARD: rows of a head are multiplied by the orthonormal Walsh-Hadamard matrix of the
+ * largest power of two that divides the head size, in Sylvester's order, in blocks of as many elements. That spreads the few
+ * large elements of a row over all of a block, and what quantised types round away of it is less (QuaRot, Ashkboos et al.,
+ * 2024, section 3). Scores and outputs are what they are without it, but for rounding. */
+typedef enum vkattn_rotation {
+    VKATTN_ROTATION_NONE = 0,
+    VKATTN_ROTATION_HADAMARD = 1,
+    VKATTN_ROTATION_MAX_ENUM = 0x7fffffff
+} vkattn_rotation;
+
 /* One attention problem:
  *
  *     scores  = scale * Q K^T;  softcap;  + ALiBi and additive mask;  -inf where hidden
@@ -75,6 +87,7 @@ typedef enum vkattn_block_state {
  * serves any lengths up to the maxima. Whatever they say, nothing outside the tensors is read or written: lengths are
  * held to 0 .. Lk, cu_seqlens to 0 .. total, and what ends before it begins is empty. */
 typedef struct vkattn_attention_desc {
+    VKATTN_STRUCT_SIZE(vkattn_attention_desc);
     /* [B,Hq,Lq,D], required: F32, F16 or BF16, any strides ([B,L,H,D] storage is a choice of strides). With
      * cu_seqlens_q: [1,Hq,total,D]. */
     vkattn_tensor query;
@@ -152,71 +165,34 @@ typedef struct vkattn_attention_desc {
     uint32_t past_len;    /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
-    const void *next;     /* NULL, or vkattn_key_list, vkattn_kv_rotation, vkattn_kv_scales, vkattn_attention_variant */
-} vkattn_attention_desc;
-
-/* The keys that each query may see, as a list: sparse attention whose cost follows the list's length and not Lk. An
- * extension of vkattn_attention_desc.
- *
- * extension      kind VKATTN_EXTENSION_KEY_LIST
- * key_indices    [B,Hkv|1,Lq,N] I32, last stride 1; with cu_seqlens_q [1,Hkv|1,total,N]. Entry n names the block of keys
- *                n * key_block_len to n * key_block_len + key_block_len - 1, counted from the sequence's own start.
- *                Entries below 0 or beyond the sequence name nothing: -1 pads a list. An entry listed twice counts
- *                twice. Bound as VKATTN_ROLE_KEY_INDICES, read when the commands run
- * key_block_len  keys of a block; 0: 1
- * A query sees a key that an entry names and no mask hides. The order of a list does not change a bit of the results.
- * N * key_block_len is at most 2^29. The workspace holds the lists sorted, twice where N is above 2048. Not with
- * attn_weights and qk_matmul_output. */
-typedef struct vkattn_key_list {
-    vkattn_extension extension;
-    vkattn_tensor key_indices;
-    uint32_t key_block_len;
-} vkattn_key_list;
-
-typedef enum vkattn_rotation {
-    VKATTN_ROTATION_NONE = 0,
-    VKATTN_ROTATION_HADAMARD = 1,
-    VKATTN_ROTATION_MAX_ENUM = 0x7fffffff
-} vkattn_rotation;
-
-/* Keys and values that are stored rotated: rows of a head are multiplied by the orthonormal Walsh-Hadamard matrix of the
- * largest power of two that divides the head size, in Sylvester's order, in blocks of as many elements. That spreads the few
- * large elements of a row over all of a block, and what quantised types round away of it is less (QuaRot, Ashkboos et al.,
- * 2024, section 3). Scores and outputs are what they are without it, but for rounding.
- *
- * extension  kind VKATTN_EXTENSION_KV_ROTATION
- * key, value of vkattn_attention_desc: how K and V are stored. Where K is, Q is rotated before the scores, in the workspace
- *            and in its type; where V is, the output waits in f32 in the workspace, and is rotated back. V in K's rows is rotated as they are, and its size
- *            must then be a multiple of their block. Not value with an output_mod.
- *            of vkattn_cache_info: how the cache stores them. Appends to it rotate, and layers that attend it; what is read
- *            back is not rotated. attention over its parts takes the same extension. Not for COMPRESSED_KV, and of MLA the
- *            absorbed form alone.
- *            of vkattn_kv_append_desc: key: how the rows are stored; value: not read */
-typedef struct vkattn_kv_rotation {
-    vkattn_extension extension;
-    vkattn_rotation key;
-    vkattn_rotation value;
-} vkattn_kv_rotation;
-
-/* Scales of K and V of type F8_E4M3 or F8_E5M2, whose blocks have none of their own: an element is its scale times what its
- * byte stands for (OCP 8-bit Floating Point Specification, 2023).
- *
- * extension     kind VKATTN_EXTENSION_KV_SCALES
- * key_scales    F32, any strides, key's shape with 1 in place of D, and 1 wherever a scale is shared: [1,1,1,1] is one of the
- *               tensor, [1,Hkv,1,1] one of each KV head, [B,Hkv,Lk,1] (of packed rows [1,Hkv,total,1], of pages [pages,Hkv,P,1])
- *               one of each row, which is a token and head. Absent: 1. Read when the commands run; bound as
- *               VKATTN_ROLE_KEY_SCALES
- * value_scales  the same of value; bound as VKATTN_ROLE_VALUE_SCALES. Where V is in K's rows, absent: K's are V's
- * makes_scales  of vkattn_kv_append_desc: 1: key_scales have one of each row, and the append makes those of the rows that it
- *               writes: the largest finite magnitude of the row by the largest number of the type. 0: it reads them
- * Of vkattn_kv_append_desc, key_scales are those of cache; value_scales are not read. Of vkattn_index_desc, key_scales are
- * those of its keys. */
-typedef struct vkattn_kv_scales {
-    vkattn_extension extension;
+    /* How K and V are stored. Where K is rotated, Q is before the scores, in the workspace and in its type; where V is, the output
+     * waits in f32 in the workspace, and is rotated back. V in K's rows is rotated as they are, and its size must then be a
+     * multiple of their block. Not V with an output_mod. */
+    vkattn_rotation key_rotation;
+    vkattn_rotation value_rotation; /* as key_rotation */
+    /* Scales of K of type F8_E4M3 or F8_E5M2, whose blocks have none of their own: an element is its scale times what its byte
+     * stands for (OCP 8-bit Floating Point Specification, 2023). F32, any strides, key's shape with 1 in place of D, and 1
+     * wherever a scale is shared: [1,1,1,1] is one of the tensor, [1,Hkv,1,1] one of each KV head, [B,Hkv,Lk,1] (of packed rows
+     * [1,Hkv,total,1], of pages [pages,Hkv,P,1]) one of each row, which is a token and head. Absent: 1. Read when the commands
+     * run. */
     vkattn_tensor key_scales;
-    vkattn_tensor value_scales;
-    uint32_t makes_scales;
-} vkattn_kv_scales;
+    vkattn_tensor value_scales; /* the same of value. Where V is in K's rows, absent: K's are V's */
+    /* [B,Hkv|1,Lq,N] I32, last stride 1; with cu_seqlens_q [1,Hkv|1,total,N]: the keys that each query may see, as a list: sparse
+     * attention whose cost follows the list's length and not Lk. Entry n names the block of keys n * key_block_len to
+     * n * key_block_len + key_block_len - 1, counted from the sequence's own start. Entries below 0 or beyond the sequence name
+     * nothing: -1 pads a list. An entry listed twice counts twice. A query sees a key that an entry names and no mask hides. The
+     * order of a list does not change a bit of the results. N * key_block_len is at most 2^29. The workspace holds the lists
+     * sorted, twice where N is above 2048. Not with attn_weights and qk_matmul_output. Read when the commands run. */
+    vkattn_tensor key_indices;
+    uint32_t key_block_len; /* keys of a block of key_indices; 0: 1 */
+    vkattn_variant variant; /* of the same context, with functions of yours: variants.h. NULL: none */
+    /* Of variant: F32 or I32 of any shape, contiguous; absent: its functions read 0. Bound as VKATTN_ROLE_CAPTURED_0 and the
+     * following. */
+    vkattn_tensor captured_0;
+    vkattn_tensor captured_1;
+    vkattn_tensor captured_2;
+    vkattn_tensor captured_3;
+} vkattn_attention_desc;
 
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
  * drivers). On failure *plan is NULL. */
@@ -244,6 +220,7 @@ VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_att
  * are tested, where the device is not trusted, and pipelines compiled. CPU drivers compile a pipeline when it is first
  * dispatched: there the call dispatches each, on nothing, on the context's queue, and waits.
  *
+ * descs: count structures, each struct_size of the first behind the one before
  * threads: how many compile side by side, each started for the call and joined before it returns; 0 or 1: the
  *   caller's own
  * Fails as vkattn_attention_plan does, with the description's number before the message; the others are built all the
@@ -275,10 +252,15 @@ VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attent
  *               follows total. Bound as VKATTN_ROLE_CU_SEQLENS_Q
  * block_table   I32 [B,N], optional: cache is a pool of pages [pages,H,P,D], as in vkattn_attention_desc; the capacity
  *               is N * P
+ * rotation      how the rows are stored, as key_rotation of vkattn_attention_desc
+ * scales        those of cache, as key_scales of vkattn_attention_desc; bound as VKATTN_ROLE_KEY_SCALES
+ * makes_scales  1: scales have one of each row, and the append makes those of the rows that it writes: the largest finite
+ *               magnitude of the row by the largest number of the type. 0: it reads them
  * With offset, offset + L must be at most the capacity; with past_lengths, rows beyond the capacity are dropped, and so
  * are those on a page outside the pool. Any size may be 0: nothing is then written.
  * Quantised: a block with an infinity or a NaN has that as its scale, so that it stays visible. */
 typedef struct vkattn_kv_append_desc {
+    VKATTN_STRUCT_SIZE(vkattn_kv_append_desc);
     vkattn_tensor source;
     vkattn_tensor cache;
     uint32_t offset;
@@ -286,7 +268,9 @@ typedef struct vkattn_kv_append_desc {
     vkattn_tensor cu_seqlens;
     vkattn_tensor block_table;
     uint32_t max_seqlen;
-    const void *next; /* NULL, or vkattn_kv_rotation, vkattn_kv_scales */
+    vkattn_rotation rotation;
+    vkattn_tensor scales;
+    uint32_t makes_scales;
 } vkattn_kv_append_desc;
 
 /* Plans one append. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -326,6 +310,7 @@ typedef enum vkattn_index_reduce {
  *          far as N allows
  * Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 typedef struct vkattn_index_desc {
+    VKATTN_STRUCT_SIZE(vkattn_index_desc);
     vkattn_tensor query;
     vkattn_tensor key;
     vkattn_tensor weights;
@@ -349,7 +334,7 @@ typedef struct vkattn_index_desc {
     vkattn_index_reduce block_reduce; /* VKATTN_INDEX_MAX or VKATTN_INDEX_MEAN; of blocks of one key not read */
     uint32_t forced_first;
     uint32_t forced_last;
-    const void *next; /* NULL, or a vkattn_kv_scales */
+    vkattn_tensor key_scales; /* those of key, as in vkattn_attention_desc */
 } vkattn_index_desc;
 
 /* Plans one such choice of keys. */
@@ -372,6 +357,7 @@ VKATTN_API vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_
  * accumulate           1: output and log_sum_exp hold one more set already, and are replaced by the union
  * Rows without any key become output 0, log_sum_exp -inf. B, Hq and Lq may be 0: nothing is then written. */
 typedef struct vkattn_merge_desc {
+    VKATTN_STRUCT_SIZE(vkattn_merge_desc);
     uint32_t part_count;
     uint32_t accumulate;
     vkattn_tensor partial_output;
@@ -380,7 +366,6 @@ typedef struct vkattn_merge_desc {
     vkattn_tensor log_sum_exp;
     uint64_t partial_output_stride;
     uint64_t partial_log_sum_exp_stride;
-    const void *next; /* NULL */
 } vkattn_merge_desc;
 
 /* Plans one merge. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

@@ -2,15 +2,17 @@
  *
  * How the interface grows. A program that was compiled against one version runs with every later one of the same
  * major version:
- *   What the program fills in never changes its size. Its last member, next, is NULL, or points to the first of a chain
- *   of extensions, each of which begins with vkattn_extension. An extension that a library does not know is refused.
- *   Zero every structure before you fill it in. Two have no next: vkattn_trait grows by new names alone, and
- *   vkattn_memory by extensions of the vkattn_memory_request that it answers.
+ *   What the program fills in begins with struct_size, the structure's size as the program knows it, and may get more members at
+ *   its end. Members that a program does not know are 0, which means what was before. What a newer program knows beyond the
+ *   library must be 0, else the call fails. In C write VKATTN_SIZED(type) as the first initialiser, as in
+ *   vkattn_norm_desc desc = {VKATTN_SIZED(vkattn_norm_desc), .input = ...}; in C++ the structure fills it in by itself.
+ *   Zero the rest. A struct_size of 0, or one that no version has, is an error.
+ *   Structures without struct_size never change: vkattn_tensor, vkattn_binding, vkattn_semaphore, vkattn_trait, vkattn_weight,
+ *   vkattn_rope_scaling, vkattn_recurrent_states, vkattn_bound_plan, vkattn_memory.
  *   What the library fills in may get more members at its end. Calls therefore take its size as the program knows it
- *   (sizeof; 0: that of version 0.1), of arrays the distance from one to the next. No more than that is written; what
- *   the library does not know of it yet is zeroed.
- *   What the library only shows, by a pointer that it gives, has a next of its own, NULL in version 0.1; vkattn_check,
- *   which a callback is shown one at a time, may get more members at its end.
+ *   (sizeof), of arrays the distance from one to the next. No more than that is written; what the library does not know of it
+ *   yet is zeroed.
+ *   What the library only shows, by a pointer that it gives, one at a time, may get more members at its end.
  *   Numbers are added to enumerations; those that there are keep their meaning. */
 #ifndef VKATTN_CORE_H
 #define VKATTN_CORE_H
@@ -34,6 +36,14 @@
 #else
 #define VKATTN_API __attribute__((visibility("default")))
 #endif
+
+/* The first member of what a program fills in, and the first initialiser of such a structure in C. */
+#ifdef __cplusplus
+#define VKATTN_STRUCT_SIZE(type) uint32_t struct_size = sizeof(type)
+#else
+#define VKATTN_STRUCT_SIZE(type) uint32_t struct_size
+#endif
+#define VKATTN_SIZED(type) .struct_size = sizeof(type)
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,37 +74,6 @@ VKATTN_API const char *vkattn_result_name(vkattn_result result);
 
 /* Returns the version of the library in use as "major.minor.patch". Never NULL. */
 VKATTN_API const char *vkattn_version(void);
-
-/* ------------------------------------------------------------------------------------------------ extensions */
-
-/* The extensions of structures that there are. */
-typedef enum vkattn_extension_kind {
-    VKATTN_EXTENSION_ROPE_FACTORS = 1,       /* vkattn_rope_factors, of vkattn_rope_scaling (layers.h) */
-    VKATTN_EXTENSION_KEY_LIST = 2,           /* vkattn_key_list, of vkattn_attention_desc (attention.h) */
-    VKATTN_EXTENSION_ATTENTION_VARIANT = 3,  /* vkattn_attention_variant (variants.h), of the same */
-    VKATTN_EXTENSION_LAYER_INDEXER = 4,      /* vkattn_layer_indexer, of vkattn_layer_config (layers.h) */
-    VKATTN_EXTENSION_KV_ROTATION = 5,        /* vkattn_kv_rotation (attention.h), of vkattn_attention_desc,
-                                               vkattn_kv_append_desc and vkattn_cache_info */
-    VKATTN_EXTENSION_KV_SCALES = 6,          /* vkattn_kv_scales (attention.h), of vkattn_attention_desc,
-                                               vkattn_kv_append_desc and vkattn_index_desc */
-    VKATTN_EXTENSION_CACHE_SCALES = 7,       /* vkattn_cache_scales (layers.h), of vkattn_cache_info and
-                                               vkattn_estimate_info */
-    VKATTN_EXTENSION_INPUT_NORM = 8,         /* vkattn_input_norm (operators.h), of vkattn_linear_desc and
-                                               vkattn_layer_call */
-    VKATTN_EXTENSION_NORM_RESIDUAL = 9,      /* vkattn_norm_residual, of vkattn_norm_desc (operators.h) */
-    VKATTN_EXTENSION_CRASH_JOURNAL = 10,     /* vkattn_crash_journal, of vkattn_context_info */
-    VKATTN_EXTENSION_INTERMEDIATE_TYPE = 11, /* vkattn_intermediate_type, of vkattn_layer_call (layers.h) */
-    VKATTN_EXTENSION_TUNE_BUDGET = 12,       /* vkattn_tune_budget, of vkattn_context_info */
-    VKATTN_EXTENSION_KIND_MAX_ENUM = 0x7fffffff
-} vkattn_extension_kind;
-
-/* What every extension of a structure begins with.
- *
- * kind: a vkattn_extension_kind; next: the next of the chain, or NULL */
-typedef struct vkattn_extension {
-    uint32_t kind;
-    const void *next;
-} vkattn_extension;
 
 /* ------------------------------------------------------------------------------------------------ tensors */
 
@@ -170,7 +149,6 @@ typedef struct vkattn_tensor {
     uint64_t shape[4];
     uint64_t strides[4];
     uint64_t offset;
-    const void *next; /* NULL */
 } vkattn_tensor;
 
 /* Returns the bytes that a bound region must hold for this tensor, counted from the bound offset and rounded up to a
@@ -243,7 +221,6 @@ typedef struct vkattn_binding {
     VkBuffer buffer;
     VkDeviceSize offset;
     VkDeviceSize bytes;
-    const void *next; /* NULL */
 } vkattn_binding;
 
 /* ------------------------------------------------------------------------------------------------ devices */
@@ -403,7 +380,6 @@ typedef struct vkattn_memory_request {
     VkMemoryRequirements requirements; /* of the buffer */
     VkMemoryAllocateFlags flags;       /* VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT where the memory must have it, else 0 */
     vkattn_memory_use use;
-    const void *next;
 } vkattn_memory_request;
 
 /* Memory for one buffer, given by the application.
@@ -425,10 +401,10 @@ typedef struct vkattn_memory {
  * allocate  returns VK_SUCCESS and fills in memory, or a VkResult that says why not
  * free      of what allocate gave; the buffer is destroyed by then */
 typedef struct vkattn_memory_callbacks {
+    VKATTN_STRUCT_SIZE(vkattn_memory_callbacks);
     VkResult (*allocate)(void *user, const vkattn_memory_request *request, vkattn_memory *memory);
     void (*free)(void *user, const vkattn_memory *memory);
     void *user;
-    const void *next; /* NULL */
 } vkattn_memory_callbacks;
 
 /* What is known of a device beyond what it reports, and what it reports that can be lowered. Defaults: what vkattn's
@@ -556,7 +532,7 @@ typedef struct vkattn_trait {
  *                       vkattn_run, vkattn_submit, vkattn_program_run, vkattn_program_submit
  *                       vkattn_buffer_write, vkattn_buffer_read, vkattn_buffer_upload, vkattn_buffer_download
  *                       whatever makes a plan, vkattn_explain and vkattn_prewarm: a kernel is tested before its first use,
- *                       and candidates are measured within a vkattn_tune_budget
+ *                       and candidates are measured within tune_budget_ms
  *                       vkattn_self_test, vkattn_self_test_each, vkattn_tune, vkattn_tune_linear
  *                       vkattn_layer_create
  *                       vkattn_cache_create, vkattn_cache_reserve, vkattn_cache_rewind, vkattn_cache_copy_sequence,
@@ -576,8 +552,15 @@ typedef struct vkattn_trait {
  *   capture_shaders   what the driver keeps of its compilations, for vkattn_plan_shaders (shaders.h). Other than NONE
  *                     fails with VKATTN_ERROR_UNSUPPORTED where the driver lacks
  *                     VK_KHR_pipeline_executable_properties, or a wrapped device was created without the extension or
- *                     its feature pipelineExecutableInfo. Costs memory and some time of compilation, nothing later */
+ *                     its feature pipelineExecutableInfo. Costs memory and some time of compilation, nothing later
+ *   crash_journal     NULL, or the path of a crash journal, below: UTF-8, copied. It is made where there is none; keep it where nobody
+ *                     else writes. Several contexts and processes may share it. Fails with VKATTN_ERROR_INVALID_ARGUMENT where it
+ *                     cannot be read and written, or holds something else
+ *   tune_budget_ms    milliseconds, of this context in all, for tuning unasked, below; 0: nothing is measured
+ *   tune_gpus_alone   1: nothing is measured on a device of type VK_PHYSICAL_DEVICE_TYPE_CPU, whose driver takes long to compile;
+ *                     0: on every device */
 typedef struct vkattn_context_info {
+    VKATTN_STRUCT_SIZE(vkattn_context_info);
     PFN_vkGetInstanceProcAddr get_instance_proc_addr;
     const char *device_selector;
     uint32_t enable_validation;
@@ -607,19 +590,16 @@ typedef struct vkattn_context_info {
     uint32_t transfer_queue_family;
     uint32_t debug_labels;
     const vkattn_memory_callbacks *memory;
-    const void *next; /* NULL, or a vkattn_crash_journal or a vkattn_tune_budget or both */
+    const char *crash_journal;
+    uint32_t tune_budget_ms;
+    uint32_t tune_gpus_alone;
 } vkattn_context_info;
 
-/* A file that outlives the process when a driver ends it: an extension of vkattn_context_info. Before a shader is first built,
+/* Of vkattn_context_info.crash_journal, a file that outlives the process when a driver ends it. Before a shader is first built,
  * and before it first runs, a line there says so; another says that it went well. What a process was at when it ended, by
  * itself or with the whole system, and what lost the device, is off in the next contexts with that file, on the same device,
  * driver, traits and version of the library: a driver that crashes costs one start. Shaders that survived once cost nothing
  * more. What saved_data has belongs beside it: the two tell of the same things.
- *
- * extension  kind VKATTN_EXTENSION_CRASH_JOURNAL
- * path       of the file, UTF-8, copied. It is made where there is none; keep it where nobody else writes. Several contexts and
- *            processes may share it. Fails with VKATTN_ERROR_INVALID_ARGUMENT where it cannot be read and written, or holds
- *            something else
  *
  * The first run of a plan by vkattn_run takes a submission for each of its dispatches' shaders. Of what vkattn_submit and
  * programs run first at once, the shader of the most code is blamed, and the others are tried again. What you submit yourself
@@ -628,13 +608,9 @@ typedef struct vkattn_context_info {
  * Orderly ends count for nothing: exit, exceptions, contexts that are destroyed. A process that somebody kills while it tries a
  * shader cannot be told from a crash: call vkattn_withdraw_trials first, in your handler of SIGINT and SIGTERM. What was
  * condemned wrongly is tried again once the file is removed. */
-typedef struct vkattn_crash_journal {
-    vkattn_extension extension;
-    const char *path;
-} vkattn_crash_journal;
 
-/* What a context may spend on measuring, while an application runs, what vkattn_tune and vkattn_tune_linear measure when they are
- * called: an extension of vkattn_context_info. Without one, nothing is measured unasked.
+/* Of vkattn_context_info.tune_budget_ms: what a context may spend on measuring, while an application runs, what vkattn_tune and
+ * vkattn_tune_linear measure when they are called.
  *
  * Before the first plan of attention or of a linear layer, also of those in layers, of a class that neither this context has
  * measured nor saved_data knows (problems that one choice serves, as vkattn_tune says), its candidates are timed on the
@@ -650,17 +626,7 @@ typedef struct vkattn_crash_journal {
  * before is kept. Of a class whose share allows none beside what the plan takes anyway nothing is kept, and this context does not
  * ask for it again; the next one does. A candidate that cannot be built, runs out of memory or gives other numbers is passed
  * over; one that loses the device fails the plan with VKATTN_ERROR_DEVICE_LOST, and what this context saves has its class left
- * to the rule. Use a vkattn_crash_journal beside it: a candidate over which a driver ends the process is then not tried again.
- *
- * extension       kind VKATTN_EXTENSION_TUNE_BUDGET
- * tune_budget_ms  milliseconds, of this context in all; 0: nothing is measured
- * gpus_alone      1: nothing is measured on a device of type VK_PHYSICAL_DEVICE_TYPE_CPU, whose driver takes long to compile;
- *                 0: on every device */
-typedef struct vkattn_tune_budget {
-    vkattn_extension extension;
-    uint32_t tune_budget_ms;
-    uint32_t gpus_alone;
-} vkattn_tune_budget;
+ * to the rule. Use a crash_journal beside it: a candidate over which a driver ends the process is then not tried again. */
 
 /* Tells the process' crash journals that what is being tried now is not to blame for the end of the process. Safe in handlers of
  * signals; may be called at any time. */
@@ -726,7 +692,7 @@ typedef struct vkattn_candidate {
 
 #define VKATTN_MAX_CANDIDATES 128
 
-/* What has become of a context's vkattn_tune_budget.
+/* What has become of a context's tune_budget_ms.
  *
  * budget_ms   of the context: tune_budget_ms, or 0 where nothing is measured
  * spent_ms    so far; may exceed budget_ms by what one candidate took
@@ -780,17 +746,16 @@ VKATTN_API vkattn_result vkattn_buffer_read(vkattn_buffer buffer, uint64_t offse
 typedef struct vkattn_semaphore {
     VkSemaphore semaphore;
     uint64_t value;
-    const void *next; /* NULL */
 } vkattn_semaphore;
 
 /* What a submission waits for before it begins, and what it signals when it is done. Timeline semaphores need the device's
  * feature timelineSemaphore. */
 typedef struct vkattn_sync {
+    VKATTN_STRUCT_SIZE(vkattn_sync);
     const vkattn_semaphore *waits;
     uint32_t wait_count;
     const vkattn_semaphore *signals;
     uint32_t signal_count;
-    const void *next; /* NULL */
 } vkattn_sync;
 
 /* Copy as vkattn_buffer_write and vkattn_buffer_read do, but only submit, on the transfer queue where there is one.
@@ -849,11 +814,11 @@ typedef struct vkattn_report {
  * descriptor_pool: where the requirements ask for descriptor sets, a pool with room for them; the sets must not be
  *   freed before the command buffer has finished. Ignored otherwise */
 typedef struct vkattn_record_info {
+    VKATTN_STRUCT_SIZE(vkattn_record_info);
     VkCommandBuffer command_buffer;
     VkDescriptorPool descriptor_pool;
     const vkattn_binding *bindings;
     uint32_t binding_count;
-    const void *next; /* NULL */
 } vkattn_record_info;
 
 /* Write what recording needs, and the choice made; size: sizeof of the structure. NULL of either is ignored. */

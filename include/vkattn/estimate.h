@@ -44,14 +44,16 @@ VKATTN_API vkattn_result vkattn_layer_config_from_name(const char *name, uint32_
  * context_len   tokens of each sequence in the cache at the decode step, its own token among them; 0: 1
  * weight_type   any type of a weight, of which matrices then are; NONE: F16
  * cache_type    any type of a cache; NONE: weight_type. Quantised ones store 32 values in a block (Q8_0: 34 bytes); the
- *               row of a head or latent is rounded up to whole blocks. Scales of ROW are counted, 4 bytes a token and
- *               head; those of TENSOR and HEAD, of which there are a few in all, are not
+ *               row of a head or latent is rounded up to whole blocks
+ * key_scaling, value_scaling  as those of vkattn_cache_info. Scales of ROW are counted, 4 bytes a token and head; those of
+ *               TENSOR and HEAD, of which there are a few in all, are not
  * memory_bytes  what the weights and the cache must share; 0: max_context_len and max_sequences are not asked for
  * num_layers    layers of this configuration that the model stacks; 0: 1
  * with_biases   1: every linear layer and LayerNorm has its bias, 0: none has
  * causal        1: prefill is causal, so that half of its query-key pairs are computed (where it is square: not for
  *               LATENT_QUERY). Decode steps see the whole context either way */
 typedef struct vkattn_estimate_info {
+    VKATTN_STRUCT_SIZE(vkattn_estimate_info);
     uint32_t batch;
     uint64_t prefill_len;
     uint64_t context_len;
@@ -61,7 +63,8 @@ typedef struct vkattn_estimate_info {
     uint32_t num_layers;
     uint32_t with_biases;
     uint32_t causal;
-    const void *next; /* NULL, or a vkattn_cache_scales (layers.h), of which the numbers are not read */
+    vkattn_scaling key_scaling;
+    vkattn_scaling value_scaling;
 } vkattn_estimate_info;
 
 /* What it costs: the num_layers layers together and, unless said otherwise, the whole batch.

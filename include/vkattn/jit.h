@@ -27,9 +27,9 @@ extern "C" {
  *            no resources and no shared memory, and has no barriers and no #include
  * name       what messages call the text; NULL: "functions". A directive #line 1 "NAME" in the text names what follows it */
 typedef struct vkattn_jit_info {
+    VKATTN_STRUCT_SIZE(vkattn_jit_info);
     const char *functions;
     const char *name;
-    const void *next; /* NULL */
 } vkattn_jit_info;
 
 /* Makes a variant whose modules are compiled when a plan first takes them. A plan fails with VKATTN_ERROR_INVALID_ARGUMENT

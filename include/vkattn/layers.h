@@ -46,7 +46,10 @@ typedef enum vkattn_rope_scaling_kind {
  * beta_fast, beta_slow   YARN: rotations within the original length between which the ramp lies; 0 means 32 and 1
  * attention_factor       YARN and LONGROPE: multiplies the rotated vectors; 0 means 1 where factor is at most 1, else of
  *                        YARN 0.1 ln(factor) + 1, of LONGROPE sqrt(1 + ln(factor) / ln(original_max_position))
- * next                   LONGROPE: a vkattn_rope_factors; else NULL */
+ * factors                LONGROPE: finite numbers > 0 that divide the frequencies: of pair i the factor i. The models of LongRoPE have
+ *                        a list for sequences up to original_max_position and one for longer ones: a layer has one of the two.
+ *                        Read by vkattn_layer_create. Else NULL
+ * factor_count           the pairs: half the elements of a head that the embedding rotates; else 0 */
 typedef struct vkattn_rope_scaling {
     vkattn_rope_scaling_kind kind;
     float factor;
@@ -56,20 +59,9 @@ typedef struct vkattn_rope_scaling {
     float beta_fast;
     float beta_slow;
     float attention_factor;
-    const void *next;
-} vkattn_rope_scaling;
-
-/* An extension of vkattn_rope_scaling: what LONGROPE divides the frequencies by.
- *
- * extension  kind VKATTN_EXTENSION_ROPE_FACTORS
- * factors    finite numbers > 0: of pair i the factor i. The models of LongRoPE have a list for sequences up to
- *            original_max_position and one for longer ones: a layer has one of the two. Read by vkattn_layer_create
- * count      the pairs: half the elements of a head that the embedding rotates */
-typedef struct vkattn_rope_factors {
-    vkattn_extension extension;
+    uint32_t factor_count;
     const float *factors;
-    uint32_t count;
-} vkattn_rope_factors;
+} vkattn_rope_scaling;
 
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
@@ -84,8 +76,26 @@ typedef struct vkattn_rope_factors {
  *                  kv_lora_rank; mla_form; rope_theta
  * COMPRESSED_KV    embed_dim ("d_model"); latent_dim; decompress_lora_rank (0: none); rope_theta (on Q only)
  * ENCODER          those of MHA; ffn_dim; activation; norm_first (1: pre-norm, 0: post-norm); LayerNorm eps 1e-5
- * MLA_BLOCK        those of MLA; mlp_ratio (hidden width = embed_dim * mlp_ratio); GELU; RMSNorm eps 1e-6 */
+ * MLA_BLOCK        those of MLA; mlp_ratio (hidden width = embed_dim * mlp_ratio); GELU; RMSNorm eps 1e-6
+ *
+ * Of MLA and MLA_BLOCK, index_topk above 0 makes attention sparse as DeepSeek-V3.2 has it (DSA). An indexer scores the keys of each
+ * query, of those that the call's masks leave visible, and the query attends the index_topk keys of the highest scores. It attends
+ * all of them where there are no more.
+ *
+ *     queries  q = indexer.wq_b q_norm(wq_a x), index_n_heads of index_head_dim elements
+ *     keys     k = LayerNorm(indexer.wk x), one a token, which the cache keeps; epsilon 1e-6
+ *     weights  w = indexer.weights_proj x
+ *     score[i,j] = sum over h of w[i,h] * relu(q[i,h] . k[j])
+ *
+ * The first qk_rope_head_dim elements of q and k are rotated by their positions. q_lora_rank must not be 0. Calls of the layer take no
+ * attn_mask, block_mask, key_padding_mask and attn_weights.
+ *
+ * index_n_heads            at least 1
+ * index_head_dim           from qk_rope_head_dim to 576
+ * index_topk               1 to 2048; 0: no indexer
+ * index_rope_interleaved   as rope_interleaved, of the indexer: 0 in DeepSeek-V3.2, 1 in GLM-5 */
 typedef struct vkattn_layer_config {
+    VKATTN_STRUCT_SIZE(vkattn_layer_config);
     vkattn_layer_kind kind;
     uint32_t embed_dim;
     uint32_t input_dim;
@@ -112,34 +122,11 @@ typedef struct vkattn_layer_config {
     float scale;
     float softcap;
     float norm_epsilon;
-    const void *next; /* NULL, or of MLA and MLA_BLOCK a vkattn_layer_indexer */
-} vkattn_layer_config;
-
-/* An extension of vkattn_layer_config, of MLA and MLA_BLOCK: sparse attention as DeepSeek-V3.2 has it (DSA). An indexer
- * scores the keys of each query, of those that the call's masks leave visible, and the query attends the index_topk keys
- * of the highest scores. It attends all of them where there are no more.
- *
- *     queries  q = indexer.wq_b q_norm(wq_a x), index_n_heads of index_head_dim elements
- *     keys     k = LayerNorm(indexer.wk x), one a token, which the cache keeps; epsilon 1e-6
- *     weights  w = indexer.weights_proj x
- *     score[i,j] = sum over h of w[i,h] * relu(q[i,h] . k[j])
- *
- * The first qk_rope_head_dim elements of q and k are rotated by their positions.
- *
- * extension          kind VKATTN_EXTENSION_LAYER_INDEXER
- * index_n_heads      at least 1
- * index_head_dim     from qk_rope_head_dim to 576
- * index_topk         1 to 2048
- * index_rope_interleaved   as rope_interleaved, of the indexer: 0 in DeepSeek-V3.2, 1 in GLM-5
- * Read by the calls that take the config. q_lora_rank must not be 0. Calls of the layer take no attn_mask, block_mask,
- * key_padding_mask and attn_weights. */
-typedef struct vkattn_layer_indexer {
-    vkattn_extension extension;
     uint32_t index_n_heads;
     uint32_t index_head_dim;
     uint32_t index_topk;
     uint32_t index_rope_interleaved;
-} vkattn_layer_indexer;
+} vkattn_layer_config;
 
 /* One named weight, contiguous. Matrices may have any type of a weight (vkattn_enumerate_types), all others F32, F16 or BF16.
  *
@@ -157,7 +144,6 @@ typedef struct vkattn_weight {
     const void *data;
     VkBuffer buffer;
     VkDeviceSize buffer_offset;
-    const void *next; /* NULL */
 } vkattn_weight;
 
 typedef struct vkattn_layer_opaque *vkattn_layer;
@@ -199,6 +185,15 @@ VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
  * the next token. */
 typedef struct vkattn_cache_opaque *vkattn_cache;
 
+/* How many elements of a cache of F8_E4M3 or F8_E5M2 share a scale: key_scales of vkattn_attention_desc. */
+typedef enum vkattn_scaling {
+    VKATTN_SCALING_NONE = 0,
+    VKATTN_SCALING_TENSOR = 1, /* all of the part */
+    VKATTN_SCALING_HEAD = 2,   /* those of a KV head */
+    VKATTN_SCALING_ROW = 3, /* those of a token and head: appends make it from the row, and no calibration is needed */
+    VKATTN_SCALING_MAX_ENUM = 0x7fffffff
+} vkattn_scaling;
+
 /* layer       takes the sizes from it: MHA, ENCODER (K and V heads), MLA, MLA_BLOCK (one head of kv_lora_rank +
  *             qk_rope_head_dim, no values of its own; with an indexer its keys of index_head_dim take the values' place),
  *             COMPRESSED_KV (the two latents); LATENT_MHA and LATENT_QUERY keep no cache. NULL: from the next three
@@ -208,8 +203,17 @@ typedef struct vkattn_cache_opaque *vkattn_cache;
  *             multiples of 32
  * page_len, page_count   0: every sequence has memory for its capacity. Else it is a pool of page_count pages of
  *             page_len tokens each, a power of two and at least 8; sequences get pages as tokens are reserved, and
- *             may share them. The capacity need not be a multiple of page_len */
+ *             may share them. The capacity need not be a multiple of page_len
+ * key_rotation, value_rotation   how the cache stores them. Appends to it rotate, and layers that attend it; what is read back is
+ *             not rotated; attention over its parts says the same. Not for COMPRESSED_KV, and of MLA the absorbed form alone
+ * key_scaling, value_scaling   scales that the cache keeps beside its keys and values; of other types than F8_E4M3 and F8_E5M2, and
+ *             of values that are a part of the keys, NONE. Appends to the cache, and layers that attend it, follow; attention over
+ *             its parts binds VKATTN_CACHE_KEY_SCALES and VKATTN_CACHE_VALUE_SCALES. Not for COMPRESSED_KV, and of MLA the absorbed
+ *             form alone
+ * key_scales, value_scales   of TENSOR a number, of HEAD one of each KV head; finite and above 0; read here and kept. Else not
+ *             read */
 typedef struct vkattn_cache_info {
+    VKATTN_STRUCT_SIZE(vkattn_cache_info);
     vkattn_layer layer;
     uint32_t kv_heads;
     uint32_t head_dim;
@@ -220,32 +224,13 @@ typedef struct vkattn_cache_info {
     vkattn_type value_type;
     uint32_t page_len;
     uint32_t page_count;
-    const void *next; /* NULL, or vkattn_kv_rotation (attention.h), vkattn_cache_scales */
-} vkattn_cache_info;
-
-/* How many elements of a cache of F8_E4M3 or F8_E5M2 share a scale: vkattn_kv_scales (attention.h). */
-typedef enum vkattn_scaling {
-    VKATTN_SCALING_NONE = 0,
-    VKATTN_SCALING_TENSOR = 1, /* all of the part */
-    VKATTN_SCALING_HEAD = 2,   /* those of a KV head */
-    VKATTN_SCALING_ROW = 3, /* those of a token and head: appends make it from the row, and no calibration is needed */
-    VKATTN_SCALING_MAX_ENUM = 0x7fffffff
-} vkattn_scaling;
-
-/* Scales that a cache keeps beside its keys and values. An extension of vkattn_cache_info and vkattn_estimate_info.
- *
- * extension                 kind VKATTN_EXTENSION_CACHE_SCALES
- * key, value                of each part; of other types than F8_E4M3 and F8_E5M2, and of values that are a part of the keys, NONE
- * key_scales, value_scales  TENSOR: a number, HEAD: one of each KV head; finite and above 0; read here and kept. Else not read
- * Appends to the cache, and layers that attend it, follow; attention over its parts binds VKATTN_CACHE_KEY_SCALES and
- * VKATTN_CACHE_VALUE_SCALES. Not for COMPRESSED_KV, and of MLA the absorbed form alone. */
-typedef struct vkattn_cache_scales {
-    vkattn_extension extension;
-    vkattn_scaling key;
-    vkattn_scaling value;
+    vkattn_rotation key_rotation;
+    vkattn_rotation value_rotation;
+    vkattn_scaling key_scaling;
+    vkattn_scaling value_scaling;
     const float *key_scales;
     const float *value_scales;
-} vkattn_cache_scales;
+} vkattn_cache_info;
 
 typedef enum vkattn_cache_part {
     VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim]; of pages [page_count, heads, page_len, head_dim] */
@@ -253,7 +238,7 @@ typedef enum vkattn_cache_part {
     VKATTN_CACHE_LENGTHS = 2, /* I32 [batch]: the tokens that each sequence holds */
     VKATTN_CACHE_BLOCK_TABLE = 3, /* I32 [batch, pages of the capacity]; only with pages */
     VKATTN_CACHE_KEY_SCALES = 4, /* F32 [1, 1 or heads, 1, 1], or of each row as KEYS with 1 in place of head_dim; where
-                                     vkattn_cache_scales say so */
+                                     vkattn_cache_info says so */
     VKATTN_CACHE_VALUE_SCALES = 5,
     VKATTN_CACHE_PART_MAX_ENUM = 0x7fffffff
 } vkattn_cache_part;
@@ -318,12 +303,12 @@ VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_pa
  *             is cut off; bound as VKATTN_ROLE_CU_SEQLENS_Q
  * Tokens beyond the capacity, or that no pages are reserved for, are dropped. */
 typedef struct vkattn_cache_append_desc {
+    VKATTN_STRUCT_SIZE(vkattn_cache_append_desc);
     vkattn_cache cache;
     vkattn_tensor key;
     vkattn_tensor value;
     vkattn_tensor cu_seqlens;
     uint32_t max_seqlen;
-    const void *next; /* NULL */
 } vkattn_cache_append_desc;
 
 /* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan must be destroyed before the
@@ -359,8 +344,16 @@ VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const 
  *   present_* must be absent. Tokens of no sequence, and those beyond max_seqlen, get any output. Bound as
  *   VKATTN_ROLE_CU_SEQLENS_Q. LATENT_QUERY takes none
  * past_len: tokens in the cache before this call, and the position of the first new one; must equal P where past_key is
- *   given (or be 0: taken from it) */
+ *   given (or be 0: taken from it)
+ * norm_weight, norm_epsilon   of MHA without key and value, and MLA: RMSNorm of the query before it is projected, as those of
+ *             vkattn_linear_desc; [embed_dim]
+ * intermediate_type   F32, F16 or BF16: of what lies between the steps: normalised tokens, Q, K and V before the cache, attended
+ *             values, hidden features; NONE: that of the query. What is added up from layer to layer, query, residual and output,
+ *             keeps its own type, and each product and each attention accumulates in f32. Where the device does not compute in it
+ *             (half_workspaces of vkattn_device_facts for F16) it is F32. F16 for a query of F32: numbers up to 65504 then lie
+ *             between the steps, and matrix units serve all products of more than a few tokens */
 typedef struct vkattn_layer_call {
+    VKATTN_STRUCT_SIZE(vkattn_layer_call);
     vkattn_tensor query;
     vkattn_tensor key;
     vkattn_tensor value;
@@ -386,21 +379,10 @@ typedef struct vkattn_layer_call {
     vkattn_cache cache;
     vkattn_tensor cu_seqlens;
     uint32_t max_seqlen;
-    const void *next; /* NULL, or vkattn_input_norm (operators.h), vkattn_intermediate_type */
+    vkattn_tensor norm_weight;
+    float norm_epsilon;
+    vkattn_type intermediate_type;
 } vkattn_layer_call;
-
-/* What a layer keeps between its steps: normalised tokens, Q, K and V before the cache, attended values, hidden features. An
- * extension of vkattn_layer_call. What is added up from layer to layer, query, residual and output, keeps its own type, and each
- * product and each attention accumulates in f32.
- *
- * extension  kind VKATTN_EXTENSION_INTERMEDIATE_TYPE
- * type       F32, F16 or BF16; without the extension the query's. Where the device does not compute in it (half_workspaces of
- *            vkattn_device_facts for F16) it is F32. F16 for a query of F32: numbers up to 65504 then lie between the steps, and
- *            matrix units serve all products of more than a few tokens */
-typedef struct vkattn_intermediate_type {
-    vkattn_extension extension;
-    vkattn_type type;
-} vkattn_intermediate_type;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);

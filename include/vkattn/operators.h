@@ -31,9 +31,15 @@ typedef enum vkattn_activation {
  * residual    [B,L,out], last stride 1, optional; bound as VKATTN_ROLE_RESIDUAL
  * output      [B,L,out], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the multiplier or the residual, bound to
  *             the same place with the same layout and type, but not the input
+ * norm_weight [in] contiguous, optional: RMSNorm of the input before it is multiplied: of each token
+ *             x / sqrt(mean(x^2) + norm_epsilon) * norm_weight (Zhang and Sennrich, 2019). Few rows are normalised by the product
+ *             itself where that is faster than a dispatch and a barrier; many are in the workspace, in the input's type. Not for
+ *             vkattn_tune_linear; bound as VKATTN_ROLE_NORM_WEIGHT
+ * norm_epsilon  0 means 1e-6; for none at all give 1e-37
  * F32, F16 or BF16 each; weight also a quantised type of which vkattn_type_info says that weights may have it, as GGUF
  * files hold it: in is then a multiple of its block, and so are the strides and the offset. */
 typedef struct vkattn_linear_desc {
+    VKATTN_STRUCT_SIZE(vkattn_linear_desc);
     vkattn_tensor input;
     vkattn_tensor weight;
     vkattn_tensor bias;
@@ -41,22 +47,9 @@ typedef struct vkattn_linear_desc {
     vkattn_tensor residual;
     vkattn_tensor output;
     vkattn_activation activation;
-    const void *next; /* NULL, or a vkattn_input_norm */
+    vkattn_tensor norm_weight;
+    float norm_epsilon;
 } vkattn_linear_desc;
-
-/* RMSNorm of the input before it is multiplied: of each token x / sqrt(mean(x^2) + epsilon) * weight (Zhang and Sennrich, 2019).
- * Few rows are normalised by the products themselves where that is faster than a dispatch and a barrier; many are in the workspace, in the
- * input's type, once for all products of a layer. An extension of vkattn_linear_desc (not for vkattn_tune_linear), and of vkattn_layer_call for
- * MHA without key and value, and MLA: their query is normalised so.
- *
- * extension  kind VKATTN_EXTENSION_INPUT_NORM
- * weight     [in] (embed_dim) contiguous, F32, F16 or BF16; bound as VKATTN_ROLE_NORM_WEIGHT
- * epsilon    0 means 1e-6; for none at all give 1e-37 */
-typedef struct vkattn_input_norm {
-    vkattn_extension extension;
-    vkattn_tensor weight;
-    float epsilon;
-} vkattn_input_norm;
 
 /* Plans one product. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan);
@@ -74,34 +67,27 @@ typedef enum vkattn_norm_kind {
     VKATTN_NORM_KIND_MAX_ENUM = 0x7fffffff
 } vkattn_norm_kind;
 
-/* output = (input - mean) / sqrt(variance + epsilon) * weight + bias of each token; RMS takes the mean as 0.
+/* output = (input - mean) / sqrt(variance + epsilon) * weight + bias + residual of each token, in f32; RMS takes the mean as 0.
  *
  * input    [B,L,N], last stride 1, B * L at most 2^29; bound as VKATTN_ROLE_INPUT
  * weight   [N] contiguous; bound as VKATTN_ROLE_WEIGHT
  * bias     [N] contiguous, optional; bound as VKATTN_ROLE_BIAS
- * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the input
+ * residual [B,L,N], last stride 1, optional, for models that normalise what a block gives before they add it (Gemma 2 and 3,
+ *          OLMo 2); bound as VKATTN_ROLE_RESIDUAL
+ * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the input or the residual, bound to the same place with
+ *          the same layout and type
  * epsilon  0 means 1e-6 for RMS, 1e-5 for LAYER; for none at all give 1e-37
  * F32, F16 or BF16 each. */
 typedef struct vkattn_norm_desc {
+    VKATTN_STRUCT_SIZE(vkattn_norm_desc);
     vkattn_tensor input;
     vkattn_tensor weight;
     vkattn_tensor bias;
     vkattn_tensor output;
     vkattn_norm_kind kind;
     float epsilon;
-    const void *next; /* NULL, or a vkattn_norm_residual */
-} vkattn_norm_desc;
-
-/* What is added to the norm: output = (input - mean) / ... + bias + residual, in f32. For models that normalise what a block gives
- * before they add it (Gemma 2 and 3, OLMo 2). An extension of vkattn_norm_desc.
- *
- * extension  kind VKATTN_EXTENSION_NORM_RESIDUAL
- * residual   [B,L,N], last stride 1, F32, F16 or BF16; bound as VKATTN_ROLE_RESIDUAL. The output may be the input or the residual,
- *            bound to the same place with the same layout and type */
-typedef struct vkattn_norm_residual {
-    vkattn_extension extension;
     vkattn_tensor residual;
-} vkattn_norm_residual;
+} vkattn_norm_desc;
 
 /* Plans one norm. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan);
@@ -113,10 +99,10 @@ VKATTN_API vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_n
  * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT
  * Weight and output F32, F16 or BF16 each; weight also quantised, as that of vkattn_linear_desc. */
 typedef struct vkattn_embedding_desc {
+    VKATTN_STRUCT_SIZE(vkattn_embedding_desc);
     vkattn_tensor tokens;
     vkattn_tensor weight;
     vkattn_tensor output;
-    const void *next; /* NULL */
 } vkattn_embedding_desc;
 
 /* Plans one lookup. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -131,10 +117,10 @@ VKATTN_API vkattn_result vkattn_embedding_plan(vkattn_context context, const vka
  * indices  [B,L,k] I32, contiguous; bound as VKATTN_ROLE_INDICES. May be absent beside values
  * k is that of values and indices: at least 1, at most N and 2048. */
 typedef struct vkattn_top_k_desc {
+    VKATTN_STRUCT_SIZE(vkattn_top_k_desc);
     vkattn_tensor input;
     vkattn_tensor values;
     vkattn_tensor indices;
-    const void *next; /* NULL */
 } vkattn_top_k_desc;
 
 /* Plans one selection. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -147,10 +133,10 @@ VKATTN_API vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_
  * tokens   [B,L] I32, any strides; bound as VKATTN_ROLE_TOKENS
  * values   [B,L] F32, any strides, optional: the greatest themselves; bound as VKATTN_ROLE_OUTPUT */
 typedef struct vkattn_argmax_desc {
+    VKATTN_STRUCT_SIZE(vkattn_argmax_desc);
     vkattn_tensor input;
     vkattn_tensor tokens;
     vkattn_tensor values;
-    const void *next; /* NULL */
 } vkattn_argmax_desc;
 
 /* Plans one choice. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

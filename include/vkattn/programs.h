@@ -18,14 +18,13 @@ typedef struct vkattn_bound_plan {
     vkattn_plan plan;
     const vkattn_binding *bindings;
     uint32_t binding_count;
-    const void *next; /* NULL */
 } vkattn_bound_plan;
 
 /* plans: at least one, in the order in which they are computed */
 typedef struct vkattn_program_info {
+    VKATTN_STRUCT_SIZE(vkattn_program_info);
     const vkattn_bound_plan *plans;
     uint32_t plan_count;
-    const void *next; /* NULL */
 } vkattn_program_info;
 
 /* What a program is made of.

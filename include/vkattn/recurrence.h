@@ -47,7 +47,6 @@ typedef struct vkattn_recurrent_states {
     vkattn_tensor token_states;
     vkattn_tensor accepted;
     uint32_t draft_tokens;
-    const void *next; /* NULL */
 } vkattn_recurrent_states;
 
 /* For each token t of a sequence, of value head h, whose query and key head is h / (Hv / Hk), all in f32:
@@ -69,6 +68,7 @@ typedef struct vkattn_recurrent_states {
  * scale         0: 1/sqrt(Dk)
  * qk_l2norm     1: queries and keys are first divided by sqrt(sum of squares + 1e-6) */
 typedef struct vkattn_linear_attention_desc {
+    VKATTN_STRUCT_SIZE(vkattn_linear_attention_desc);
     vkattn_tensor query;
     vkattn_tensor key;
     vkattn_tensor value;
@@ -82,7 +82,6 @@ typedef struct vkattn_linear_attention_desc {
     vkattn_linear_attention_form form;
     float scale;
     uint32_t qk_l2norm;
-    const void *next; /* NULL */
 } vkattn_linear_attention_desc;
 
 /* Plans one linear attention. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -102,6 +101,7 @@ VKATTN_API vkattn_result vkattn_linear_attention_plan(vkattn_context context, co
  * max_seqlen_q  of packed sequences the longest; 0: not known
  * activation    VKATTN_ACTIVATION_NONE or VKATTN_ACTIVATION_SILU */
 typedef struct vkattn_causal_conv1d_desc {
+    VKATTN_STRUCT_SIZE(vkattn_causal_conv1d_desc);
     vkattn_tensor input;
     vkattn_tensor weight;
     vkattn_tensor bias;
@@ -110,7 +110,6 @@ typedef struct vkattn_causal_conv1d_desc {
     vkattn_tensor cu_seqlens_q;
     uint32_t max_seqlen_q;
     vkattn_activation activation;
-    const void *next; /* NULL */
 } vkattn_causal_conv1d_desc;
 
 /* Plans one convolution. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -127,12 +126,12 @@ VKATTN_API vkattn_result vkattn_causal_conv1d_plan(vkattn_context context, const
  * epsilon  0 means 1e-6; for none at all give 1e-37
  * F32, F16 or BF16 each. Heads of [B,H,L,N] are rows: [B*H,L,N], or with strides. */
 typedef struct vkattn_gated_rms_norm_desc {
+    VKATTN_STRUCT_SIZE(vkattn_gated_rms_norm_desc);
     vkattn_tensor input;
     vkattn_tensor gate;
     vkattn_tensor weight;
     vkattn_tensor output;
     float epsilon;
-    const void *next; /* NULL */
 } vkattn_gated_rms_norm_desc;
 
 /* Plans one gated norm. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

@@ -9,13 +9,10 @@
 extern "C" {
 #endif
 
-/* These structures are the library's: each ends with next, NULL in version 0.1.
- *
- * A specialisation constant that the module reads, and what the pipeline was compiled with. */
+/* A specialisation constant that the module reads, and what the pipeline was compiled with. */
 typedef struct vkattn_shader_constant {
     const char *name; /* "HEAD_DIM" */
     uint32_t value;
-    const void *next;
 } vkattn_shader_constant;
 
 /* One figure of the driver. Names and meanings are the driver's own; whole numbers above 2^53 are rounded. */
@@ -23,14 +20,12 @@ typedef struct vkattn_shader_statistic {
     const char *name; /* "VGPRs" */
     const char *description;
     double value;
-    const void *next;
 } vkattn_shader_statistic;
 
 /* One representation of the driver that is text: "Assembly", "NIR Shader(s)". */
 typedef struct vkattn_shader_text {
     const char *name;
     const char *text;
-    const void *next;
 } vkattn_shader_text;
 
 /* One executable of one of the plan's pipelines. Most drivers make one executable a pipeline. */
@@ -49,7 +44,6 @@ typedef struct vkattn_shader {
     const vkattn_shader_constant *constants;
     const vkattn_shader_statistic *statistics;
     const vkattn_shader_text *texts;
-    const void *next;
 } vkattn_shader;
 
 /* Asks the driver what its compiler made of the plan's pipelines, in the order of the dispatches; a pipeline that several

@@ -28,8 +28,6 @@
 extern "C" {
 #endif
 
-#define VKATTN_CAPTURED_TENSORS 4
-
 /* The functions that a text defines: bits. */
 typedef enum vkattn_variant_functions {
     VKATTN_VARIANT_SCORE_MOD = 1,
@@ -38,8 +36,6 @@ typedef enum vkattn_variant_functions {
     VKATTN_VARIANT_OUTPUT_MOD = 8,
     VKATTN_VARIANT_FUNCTIONS_MAX_ENUM = 0x7fffffff
 } vkattn_variant_functions;
-
-typedef struct vkattn_variant_opaque *vkattn_variant;
 
 /* A SPIR-V module that a variant needs: what a compiler is asked. The library's.
  *
@@ -53,7 +49,6 @@ typedef struct vkattn_variant_request {
     void (*accept)(void *result, const uint32_t *code, size_t words);
     void (*refuse)(void *result, const char *message);
     void *result;
-    const void *next;
 } vkattn_variant_request;
 
 /* A variant: compiled ahead, or with a compiler that is asked for each module when a plan first takes it.
@@ -70,6 +65,7 @@ typedef struct vkattn_variant_request {
  * shader_texts        which text of vkattn's shaders compile knows: vkattn_jit fills it in. Another than the library's own is
  *                     refused with VKATTN_ERROR_UNSUPPORTED, since its modules would read other arguments */
 typedef struct vkattn_variant_info {
+    VKATTN_STRUCT_SIZE(vkattn_variant_info);
     const void *compiled;
     uint64_t compiled_bytes;
     const char *functions;
@@ -79,7 +75,6 @@ typedef struct vkattn_variant_info {
     void (*compile)(void *user, const vkattn_variant_request *request);
     void *user;
     uint64_t shader_texts;
-    const void *next; /* NULL */
 } vkattn_variant_info;
 
 /* Makes a variant. On failure *variant is NULL. What is compiled stays, and is kept by vkattn_context_save, for as long as
@@ -93,18 +88,6 @@ VKATTN_API vkattn_result vkattn_variant_create(vkattn_context context, const vka
 /* Destroys a variant. NULL is ignored. Plans that were made with it stay as they are; text, modules and pipelines go with the
  * last variant, plan and program that has them. */
 VKATTN_API void vkattn_variant_destroy(vkattn_variant variant);
-
-/* Attention with a variant: an extension of vkattn_attention_desc.
- *
- * extension kind VKATTN_EXTENSION_ATTENTION_VARIANT
- * variant   of the same context
- * captured  F32 or I32 of any shape, contiguous; absent: the functions read 0. Bound as VKATTN_ROLE_CAPTURED_0 and the
- *           following */
-typedef struct vkattn_attention_variant {
-    vkattn_extension extension;
-    vkattn_variant variant;
-    vkattn_tensor captured[VKATTN_CAPTURED_TENSORS];
-} vkattn_attention_variant;
 
 /* Plans what fills in block_mask of a description, from the mask_mod of its variant, on the device: VKATTN_BLOCK_HIDDEN where
  * mask_mod hides every key of a block from every query of it, FULL where it hides none, else PARTIAL. Plans of the same

@@ -24,7 +24,7 @@
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/programs/program.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
+#include "runtime/support/structures.hpp"
 #include "runtime/support/usage.hpp"
 #include "runtime/trials/ready_context.hpp"
 #include "runtime/trials/saved_state.hpp"
@@ -138,36 +138,6 @@ void require_given(Pointer pointer, const char *name) {
     require(pointer != nullptr, name, ": NULL, expected a pointer");
 }
 
-// The same of a description, which has no extensions.
-template <class Desc>
-void require_desc(const Desc *desc) {
-    require_given(desc, "desc");
-    require_no_extensions(desc->next, "desc");
-}
-
-// check_attention checks its extensions.
-void require_desc(const vkattn_attention_desc *desc) { require_given(desc, "desc"); }
-
-void require_desc(const vkattn_kv_append_desc *desc) {
-    require_given(desc, "desc");
-    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_ROTATION, VKATTN_EXTENSION_KV_SCALES});
-}
-
-void require_desc(const vkattn_linear_desc *desc) {
-    require_given(desc, "desc");
-    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_INPUT_NORM});
-}
-
-void require_desc(const vkattn_norm_desc *desc) {
-    require_given(desc, "desc");
-    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_NORM_RESIDUAL});
-}
-
-void require_desc(const vkattn_index_desc *desc) {
-    require_given(desc, "desc");
-    require_extensions(desc->next, "desc", {VKATTN_EXTENSION_KV_SCALES});
-}
-
 std::span<const vkattn_binding> given_bindings(const vkattn_binding *bindings, uint32_t count) {
     require(bindings != nullptr || count == 0, "bindings: NULL, expected ", count, " entries");
     return {bindings, count};
@@ -189,14 +159,14 @@ void destroy(Object *object) {
     delete object;
 }
 
-// Creates the plan that build(PlanBuilder &) makes of a description.
+// Creates the plan that build(PlanBuilder &, const Desc &) makes of a description.
 template <class Desc, class Build>
 vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
     return create(plan, "plan", [&] {
         require_given(context, "context");
-        require_desc(desc);
+        const Desc given = sized(desc, "desc");
         PlanBuilder builder(context->context);
-        build(builder);
+        build(builder, given);
         return std::make_unique<vkattn_plan_opaque>(context, builder.build());
     });
 }
@@ -241,9 +211,9 @@ vkattn_result tune_with(vkattn_context context, const Desc *desc, uint32_t *coun
                         size_t stride, Check &&check) {
     return guard([&] {
         require_given(context, "context");
-        require_desc(desc);
+        const Desc given = sized(desc, "desc");
         require_given(count, "count");
-        show(tune(context->context, check(*desc)), context->candidates, count, candidates, stride);
+        show(tune(context->context, check(given)), context->candidates, count, candidates, stride);
     });
 }
 
@@ -289,7 +259,7 @@ void vkattn_wanted_extensions(uint32_t *count, const char **names) {
 
 vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
     return create(context, "context", [&] {
-        return std::make_unique<vkattn_context_opaque>(info != nullptr ? *info : vkattn_context_info{});
+        return std::make_unique<vkattn_context_opaque>(sized_or_default(info, "info"));
     });
 }
 
@@ -457,9 +427,9 @@ vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkatt
 vkattn_result vkattn_record(vkattn_plan plan, const vkattn_record_info *info) {
     return guard([&] {
         require_given(plan, "plan");
-        require_given(info, "info");
+        const vkattn_record_info given = sized(info, "info");
         const InUse use(plan->usage);
-        plan->plan->record(*info);
+        plan->plan->record(given);
     });
 }
 
@@ -487,15 +457,13 @@ void vkattn_plan_destroy(vkattn_plan plan) { destroy(plan); }
 vkattn_result vkattn_program_create(vkattn_context context, const vkattn_program_info *info, vkattn_program *program) {
     return create(program, "program", [&] {
         require_given(context, "context");
-        require_given(info, "info");
-        require_no_extensions(info->next, "info");
-        require_given(info->plans, "plans");
-        require(info->plan_count > 0, "plan_count: 0, expected at least 1");
+        const vkattn_program_info given = sized(info, "info");
+        require_given(given.plans, "plans");
+        require(given.plan_count > 0, "plan_count: 0, expected at least 1");
         std::vector<BoundPlan> plans;
-        for (const vkattn_bound_plan &bound : std::span(info->plans, info->plan_count)) {
+        for (const vkattn_bound_plan &bound : std::span(given.plans, given.plan_count)) {
             const std::string name = text("plans[", plans.size(), "]");
             require(bound.plan != nullptr, name, ": plan is NULL, expected a plan");
-            require_no_extensions(bound.next, name.c_str());
             require(bound.bindings != nullptr || bound.binding_count == 0, name, ": bindings: NULL, expected ",
                     bound.binding_count, " entries");
             const InUse use(bound.plan->usage);
@@ -528,8 +496,8 @@ vkattn_result vkattn_program_submit(vkattn_program program, const vkattn_sync *s
 void vkattn_program_destroy(vkattn_program program) { destroy(program); }
 
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) {
-        const AttentionProblem problem = check_attention(*desc);
+    return create_plan(context, desc, plan, [](PlanBuilder &own, const vkattn_attention_desc &given) {
+        const AttentionProblem problem = check_attention(given);
         add_attention(own, problem, roles_of(problem));
     });
 }
@@ -538,9 +506,9 @@ vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc
                              vkattn_option *options, size_t stride) {
     return guard([&] {
         require_given(context, "context");
-        require_desc(desc);
+        const vkattn_attention_desc given = sized(desc, "desc");
         require_given(count, "count");
-        show(explain_attention(context->context, *desc), context->options, count, options, stride);
+        show(explain_attention(context->context, given), context->options, count, options, stride);
     });
 }
 
@@ -548,8 +516,11 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
                              uint32_t threads) {
     return guard([&] {
         require_given(context, "context");
-        if (count != 0) require_given(descs, "descs");
-        prewarm(context->context, {descs, count}, threads);
+        std::vector<vkattn_attention_desc> given;
+        const auto *at = reinterpret_cast<const std::byte *>(descs);
+        for (uint32_t i = 0; i < count; ++i, at += descs->struct_size)
+            given.push_back(sized(reinterpret_cast<const vkattn_attention_desc *>(at), "descs"));
+        prewarm(context->context, given, threads);
     });
 }
 
@@ -562,80 +533,79 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
 vkattn_result vkattn_variant_create(vkattn_context context, const vkattn_variant_info *info, vkattn_variant *variant) {
     return create(variant, "variant", [&] {
         require_given(context, "context");
-        require_given(info, "info");
         return std::make_unique<vkattn_variant_opaque>(context->usage, &context->context,
-                                                       context->context.variants().get(*info));
+                                                       context->context.variants().get(sized(info, "info")));
     });
 }
 
 vkattn_result vkattn_block_mask_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_block_mask(own, *desc); });
+    return create_plan(context, desc, plan, plan_block_mask);
 }
 
 void vkattn_variant_destroy(vkattn_variant variant) { delete variant; }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_kv_append(own, *desc); });
+    return create_plan(context, desc, plan, plan_kv_append);
 }
 
 vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_merge(own, *desc); });
+    return create_plan(context, desc, plan, plan_merge);
 }
 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
                                  vkattn_candidate *candidates, size_t stride) {
     return tune_with(context, desc, count, candidates, stride, [](const vkattn_linear_desc &given) {
-        require_no_extensions(given.next, "desc");
+        require(!present(given.norm_weight), "norm_weight: given, expected none: vkattn_tune_linear measures products alone");
         return check_linear(given);
     });
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_linear(own, *desc); });
+    return create_plan(context, desc, plan, plan_linear);
 }
 
 vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_norm(own, *desc); });
+    return create_plan(context, desc, plan, plan_norm);
 }
 
 vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_embedding(own, *desc); });
+    return create_plan(context, desc, plan, plan_embedding);
 }
 
 vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_top_k(own, *desc); });
+    return create_plan(context, desc, plan, plan_top_k);
 }
 
 vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_index(own, *desc); });
+    return create_plan(context, desc, plan, plan_index);
 }
 
 vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_argmax(own, *desc); });
+    return create_plan(context, desc, plan, plan_argmax);
 }
 
 vkattn_result vkattn_linear_attention_plan(vkattn_context context, const vkattn_linear_attention_desc *desc,
                                            vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_linear_attention(own, *desc); });
+    return create_plan(context, desc, plan, plan_linear_attention);
 }
 
 vkattn_result vkattn_causal_conv1d_plan(vkattn_context context, const vkattn_causal_conv1d_desc *desc,
                                         vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_causal_conv1d(own, *desc); });
+    return create_plan(context, desc, plan, plan_causal_conv1d);
 }
 
 vkattn_result vkattn_gated_rms_norm_plan(vkattn_context context, const vkattn_gated_rms_norm_desc *desc,
                                          vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) { plan_gated_rms_norm(own, *desc); });
+    return create_plan(context, desc, plan, plan_gated_rms_norm);
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
                                   const vkattn_weight *weights, uint32_t weight_count, vkattn_layer *layer) {
     return create(layer, "layer", [&] {
         require_given(context, "context");
-        require_given(config, "config");
+        const vkattn_layer_config given = sized(config, "config");
         require(weights != nullptr || weight_count == 0, "weights: NULL, expected ", weight_count, " entries");
-        return std::make_unique<vkattn_layer_opaque>(context, *config, std::span(weights, weight_count));
+        return std::make_unique<vkattn_layer_opaque>(context, given, std::span(weights, weight_count));
     });
 }
 
@@ -644,9 +614,9 @@ void vkattn_layer_destroy(vkattn_layer layer) { destroy(layer); }
 vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info, vkattn_cache *cache) {
     return create(cache, "cache", [&] {
         require_given(context, "context");
-        require_given(info, "info");
-        const Layer *layer = info->layer != nullptr ? &info->layer->layer : nullptr;
-        const CacheSizes sizes = cache_sizes(*info, layer, context->context);
+        const vkattn_cache_info given = sized(info, "info");
+        const Layer *layer = given.layer != nullptr ? &given.layer->layer : nullptr;
+        const CacheSizes sizes = cache_sizes(given, layer, context->context);
         return std::make_unique<vkattn_cache_opaque>(context, sizes);
     });
 }
@@ -737,19 +707,19 @@ vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vk
 
 vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
                                        vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [&](PlanBuilder &own) {
-        require_given(desc->cache, "cache");
-        plan_cache_append(own, desc->cache->cache, *desc);
+    return create_plan(context, desc, plan, [](PlanBuilder &own, const vkattn_cache_append_desc &given) {
+        require_given(given.cache, "cache");
+        plan_cache_append(own, given.cache->cache, given);
     });
 }
 
 vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan) {
     return create(plan, "plan", [&] {
         require_given(layer, "layer");
-        require_given(call, "call");
+        const vkattn_layer_call given = sized(call, "call");
         const InUse use(layer->usage);
         PlanBuilder builder(layer->layer.context());
-        plan_layer(builder, layer->layer, with_object(*call));
+        plan_layer(builder, layer->layer, with_object(given));
         return std::make_unique<vkattn_plan_opaque>(layer->made_in, builder.build());
     });
 }
@@ -758,12 +728,12 @@ vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_
                                      const vkattn_layer_call *call, uint64_t *workspace_bytes) {
     return guard([&] {
         require_given(context, "context");
-        require_given(config, "config");
-        require_given(call, "call");
+        const vkattn_layer_config given = sized(config, "config");
+        const vkattn_layer_call given_call = sized(call, "call");
         require_given(workspace_bytes, "workspace_bytes");
         const auto measure = [&](bool biases) {
             PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
-            plan_layer(builder, Layer(context->context, *config, biases), with_object(*call));
+            plan_layer(builder, Layer(context->context, given, biases), with_object(given_call));
             return builder.build()->workspace_bytes();
         };
         *workspace_bytes = std::max(measure(false), measure(true));

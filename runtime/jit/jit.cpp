@@ -31,7 +31,9 @@ std::string named_text(const vkattn_jit_info &info) {
 // "" where it is well.
 std::string fault_of(const vkattn_jit_info *info) {
     if (info == nullptr) return "info: NULL, expected a pointer";
-    if (info->next != nullptr) return "info.next: an extension, expected NULL";
+    if (info->struct_size < sizeof(vkattn_jit_info))
+        return "info.struct_size: " + std::to_string(info->struct_size) + ", expected the size of the structure, " +
+               std::to_string(sizeof(vkattn_jit_info)) + " here";
     if (info->functions == nullptr) return "functions: NULL, expected GLSL text";
     if (info->name != nullptr && std::string_view(info->name).find_first_of("\"\n\\") != std::string_view::npos)
         return "name: has a quote, a backslash or a newline, expected none";

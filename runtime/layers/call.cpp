@@ -6,7 +6,6 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 
 #include <algorithm>
 
@@ -61,10 +60,9 @@ vkattn_type computed_type(const PlanBuilder &builder, vkattn_type type) {
 } // namespace
 
 vkattn_type workspace_type(const PlanBuilder &builder, const LayerCall &call, const View &hidden) {
-    const vkattn_extension *given = extension_of(call.next, VKATTN_EXTENSION_INTERMEDIATE_TYPE);
-    if (given == nullptr) return hidden_type(builder, hidden);
-    const vkattn_type type = reinterpret_cast<const vkattn_intermediate_type *>(given)->type;
-    require(is_float(type), "intermediate type: ", static_cast<int>(type), ", expected F32, F16 or BF16");
+    const vkattn_type type = call.intermediate_type;
+    if (type == VKATTN_TYPE_NONE) return hidden_type(builder, hidden);
+    require(is_float(type), "intermediate_type: ", static_cast<int>(type), ", expected F32, F16 or BF16");
     return computed_type(builder, type);
 }
 
@@ -279,26 +277,17 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     desc.softcap = layer.config().softcap;
     desc.kv_head_mapping = core.kv_head_mapping;
     desc.kernel = call.kernel;
-    vkattn_key_list lists{};
-    lists.extension.kind = VKATTN_EXTENSION_KEY_LIST;
-    lists.key_indices = core.key_indices.tensor;
-    vkattn_kv_rotation rotation{};
-    rotation.extension.kind = VKATTN_EXTENSION_KV_ROTATION;
+    desc.key_indices = core.key_indices.tensor;
     View key_scales, value_scales;
     if (call.object != nullptr) {
         const KvRotation held = call.object->sizes().rotation;
-        rotation.key = held.key ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
-        rotation.value = held.value ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
+        desc.key_rotation = held.key ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
+        desc.value_rotation = held.value ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE;
         key_scales = call.object->scales_of(VKATTN_CACHE_KEYS);
         if (present(core.value)) value_scales = call.object->scales_of(VKATTN_CACHE_VALUES);
     }
-    vkattn_kv_scales scales{};
-    scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
-    rotation.extension.next = &scales;
-    if (present(core.key_indices)) scales.extension.next = &lists;
-    desc.next = &rotation;
-    scales.key_scales = key_scales.tensor;
-    scales.value_scales = value_scales.tensor;
+    desc.key_scales = key_scales.tensor;
+    desc.value_scales = value_scales.tensor;
     AttentionSources sources = attention_roles();
     set_visible(desc, sources, call, core.positions, core.block_table);
     sources[BINDING_QUERY] = core.query.source;

@@ -3,7 +3,7 @@
 #include "runtime/layers/layer_spec.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
+#include "runtime/support/structures.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -38,12 +38,9 @@ LayerShape layer_shape(const vkattn_layer_config &given) {
 
 void set_storage(const vkattn_estimate_info &info, CacheSizes &cache) {
     cache.key_type = cache.value_type = info.cache_type;
-    const vkattn_extension *given = extension_of(info.next, VKATTN_EXTENSION_CACHE_SCALES);
-    if (given == nullptr) return;
-    const auto *scales = reinterpret_cast<const vkattn_cache_scales *>(given);
-    check_scalings(*scales, cache);
-    cache.key_scales.scaling = scales->key;
-    cache.value_scales.scaling = scales->value;
+    check_scalings(info.key_scaling, info.value_scaling, cache);
+    cache.key_scales.scaling = info.key_scaling;
+    cache.value_scales.scaling = info.value_scaling;
 }
 
 uint64_t values_of(const WeightSpec &spec) {
@@ -219,17 +216,13 @@ vkattn_estimate_result estimate(const vkattn_layer_config &config, const vkattn_
     return result;
 }
 
-static_assert(size_of_0_1<vkattn_estimate_result> == 96); // see extensions.hpp
-
 } // namespace vkattn
 
 vkattn_result vkattn_estimate(const vkattn_layer_config *config, const vkattn_estimate_info *info,
                               vkattn_estimate_result *result, size_t size) {
     return vkattn::guard([&] {
-        vkattn::require(config != nullptr, "config is NULL, expected a layer's configuration");
         vkattn::require(result != nullptr, "result is NULL, expected room for the estimate");
-        vkattn::require_extensions(info != nullptr ? info->next : nullptr, "info", {VKATTN_EXTENSION_CACHE_SCALES});
-        vkattn::write_structure(vkattn::estimate(*config, info != nullptr ? *info : vkattn_estimate_info{}), result,
-                                size);
+        vkattn::write_structure(
+            vkattn::estimate(vkattn::sized(config, "config"), vkattn::sized_or_default(info, "info")), result, size);
     });
 }

@@ -5,7 +5,6 @@
 #include "runtime/ops/norm.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "shaders/interface/select.h"
 
 namespace vkattn {
@@ -25,27 +24,25 @@ void require_followed(const LayerCall &call) {
 
 } // namespace
 
-const vkattn_layer_indexer *indexer_of(const vkattn_layer_config &config) {
-    return reinterpret_cast<const vkattn_layer_indexer *>(extension_of(config.next, VKATTN_EXTENSION_LAYER_INDEXER));
+bool has_indexer(const vkattn_layer_config &config) {
+    return config.index_topk != 0 || config.index_n_heads != 0 || config.index_head_dim != 0;
 }
 
 void check_indexer(const vkattn_layer_config &config) {
-    const vkattn_layer_indexer *indexer = indexer_of(config);
-    if (indexer == nullptr) return;
+    if (!has_indexer(config)) return;
     require(config.q_lora_rank != 0,
             "q_lora_rank: 0, expected at least 1 with an indexer, whose queries are made of it");
-    check_size("index_n_heads", indexer->index_n_heads);
-    require(indexer->index_head_dim >= config.qk_rope_head_dim && indexer->index_head_dim <= kLargestHeadDim,
-            "index_head_dim: ", indexer->index_head_dim, ", expected ", config.qk_rope_head_dim,
+    check_size("index_n_heads", config.index_n_heads);
+    require(config.index_head_dim >= config.qk_rope_head_dim && config.index_head_dim <= kLargestHeadDim,
+            "index_head_dim: ", config.index_head_dim, ", expected ", config.qk_rope_head_dim,
             ", the qk_rope_head_dim, to ", kLargestHeadDim);
-    require(indexer->index_topk >= 1 && indexer->index_topk <= SELECT_MOST, "index_topk: ", indexer->index_topk,
+    require(config.index_topk >= 1 && config.index_topk <= SELECT_MOST, "index_topk: ", config.index_topk,
             ", expected 1 to ", SELECT_MOST);
 }
 
 void add_indexer_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix) {
-    const vkattn_layer_indexer *indexer = indexer_of(config);
-    if (indexer == nullptr) return;
-    const uint64_t heads = indexer->index_n_heads, size = indexer->index_head_dim;
+    if (!has_indexer(config)) return;
+    const uint64_t heads = config.index_n_heads, size = config.index_head_dim;
     add_linear_specs(specs, prefix + "indexer.wq_b", heads * size, config.q_lora_rank);
     add_linear_specs(specs, prefix + "indexer.wk", size, config.embed_dim);
     add_linear_specs(specs, prefix + "indexer.weights_proj", heads, config.embed_dim);
@@ -55,18 +52,18 @@ void add_indexer_weights(std::vector<WeightSpec> &specs, const vkattn_layer_conf
 
 Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
                  const Positions &positions, uint64_t batch, uint64_t len)
-    : builder_(builder), layer_(layer), call_(call), indexer_(*indexer_of(layer.config())),
+    : builder_(builder), layer_(layer), call_(call), config_(layer.config()),
       prefix_(prefix + "indexer."), positions_(positions) {
     require_followed(call);
     require_paired_cache(call);
-    const uint64_t size = indexer_.index_head_dim;
+    const uint64_t size = config_.index_head_dim;
     cache_ = checked_cache(call, VKATTN_CACHE_VALUES, {0, size, len}, positions);
     keys_at_most_ = call.object != nullptr ? call.object->sizes().capacity : positions.offset + positions.longest;
     key_ = workspace_view(builder, VKATTN_TYPE_F32, {batch, len, size});
     if (!chooses()) return;
-    query_tokens_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, indexer_.index_n_heads, size);
-    query_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, indexer_.index_n_heads, size).heads;
-    weights_ = workspace_view(builder, VKATTN_TYPE_F32, {batch, len, indexer_.index_n_heads});
+    query_tokens_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, config_.index_n_heads, size);
+    query_ = workspace_heads(builder, VKATTN_TYPE_F32, batch, len, config_.index_n_heads, size).heads;
+    weights_ = workspace_view(builder, VKATTN_TYPE_F32, {batch, len, config_.index_n_heads});
 }
 
 std::vector<View> Indexer::token_weights() const {
@@ -102,14 +99,14 @@ void Indexer::add_past_keys() { keys_ = add_past_rows(builder_, cache_, as_one_h
 void Indexer::add_new_rows() {
     MovedRows queries;
     if (chooses()) queries = rotated_rows(query_tokens_.heads, query_, rotation(), positions_);
-    if (cache_.rotated) queries.hadamard = hadamard_block(indexer_.index_head_dim); // as the keys
+    if (cache_.rotated) queries.hadamard = hadamard_block(config_.index_head_dim); // as the keys
     vkattn::add_new_rows(builder_, {queries, keys_.new_rows});
 }
 
 View Indexer::add_choice() {
     const vkattn_tensor &query = query_.tensor;
     if (!chooses() || is_empty(query) || positions_.sequences == 0) return {};
-    View lists{contiguous(VKATTN_TYPE_I32, {query.shape[0], 1, query.shape[2], indexer_.index_topk}), {}};
+    View lists{contiguous(VKATTN_TYPE_I32, {query.shape[0], 1, query.shape[2], config_.index_topk}), {}};
     lists.source = builder_.reserve_workspace(extent_bytes(lists.tensor));
     vkattn_index_desc desc{};
     IndexSources sources{attention_roles(), weights_.source, lists.source};
@@ -119,10 +116,7 @@ View Indexer::add_choice() {
     desc.key = keys_.all.tensor;
     desc.weights = weights_.tensor;
     desc.indices = lists.tensor;
-    vkattn_kv_scales scales{};
-    scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
-    scales.key_scales = cache_.scales.tensor;
-    desc.next = &scales;
+    desc.key_scales = cache_.scales.tensor;
     sources.attention[BINDING_QUERY] = query_.source;
     sources.attention[BINDING_KEY] = keys_.all.source;
     sources.attention[BINDING_KEY_SCALES] = cache_.scales.source;

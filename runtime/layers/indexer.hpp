@@ -7,10 +7,9 @@
 namespace vkattn {
 
 // DeepSeek's sparse attention (DSA; DeepSeek-V3.2, 2025): small heads score the keys of each query, which attends those of
-// the highest scores alone. Specified in vkattn/layers.h at vkattn_layer_indexer.
+// the highest scores alone. Specified in vkattn/layers.h at vkattn_layer_config.
 
-// The config's indexer; nullptr: it has none.
-const vkattn_layer_indexer *indexer_of(const vkattn_layer_config &config);
+bool has_indexer(const vkattn_layer_config &config);
 
 // Fails, naming the member, if the sizes are impossible beside those of the config's latents.
 void check_indexer(const vkattn_layer_config &config);
@@ -38,13 +37,13 @@ class Indexer {
     View add_choice(); // [B,1,L,index_topk] I32; absent: every query attends all of its keys
 
   private:
-    Rotation rotation() const { return {layer_.rotation().frequencies, indexer_.index_rope_interleaved != 0}; }
-    bool chooses() const { return keys_at_most_ > indexer_.index_topk; }
+    Rotation rotation() const { return {layer_.rotation().frequencies, config_.index_rope_interleaved != 0}; }
+    bool chooses() const { return keys_at_most_ > config_.index_topk; }
 
     PlanBuilder &builder_;
     const Layer &layer_;
     const LayerCall &call_;
-    const vkattn_layer_indexer &indexer_;
+    const vkattn_layer_config &config_;
     std::string prefix_;
     Positions positions_;
     CacheTensors cache_;

@@ -14,7 +14,6 @@
 #include "runtime/problem/scales.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -100,7 +99,6 @@ void check_weights(const Context &context, std::span<const vkattn_weight> weight
     std::map<std::string, int> given;
     for (const vkattn_weight &weight : weights) {
         require(weight.name != nullptr, "weights: a name is NULL, expected a string");
-        require_no_extensions(weight.next, weight.name);
         if (++given[weight.name] == 2) add_problem(problems, text(weight.name, " is given twice"));
         check_weight(context, weight, specs, problems);
     }
@@ -126,7 +124,7 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, std::span<cons
     : context_(context), config_(checked_config(config)) {
     check_weights(context, weights, weight_specs(config_));
     upload(weights);
-    keep_extensions();
+    config_.rope_scaling.factors = nullptr; // read already
 }
 
 Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biases)
@@ -142,18 +140,7 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biase
         if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
     if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
     place_weights();
-    keep_extensions();
-}
-
-// What the config points to is the caller's.
-void Layer::keep_extensions() {
-    config_.rope_scaling.next = nullptr; // read already
-    const vkattn_layer_indexer *given = indexer_of(config_);
-    config_.next = nullptr;
-    if (given == nullptr) return;
-    indexer_ = *given;
-    indexer_.extension.next = nullptr;
-    config_.next = &indexer_;
+    config_.rope_scaling.factors = nullptr; // read already
 }
 
 // Gives weights without a buffer their places in the layer's own, matrices before vectors: projections of one input, and their
@@ -260,7 +247,7 @@ CacheSizes latent_cache(const vkattn_layer_config &config) {
     CacheSizes sizes{};
     sizes.heads = 1;
     sizes.key_width = config.kv_lora_rank + config.qk_rope_head_dim;
-    if (const vkattn_layer_indexer *indexer = indexer_of(config)) sizes.value_width = indexer->index_head_dim;
+    if (has_indexer(config)) sizes.value_width = config.index_head_dim;
     return sizes;
 }
 
@@ -294,8 +281,7 @@ const LayerKind &kind_of(const vkattn_layer_config &config) {
 } // namespace
 
 vkattn_layer_config checked_config(const vkattn_layer_config &config) {
-    require_extensions(config.next, "config", {VKATTN_EXTENSION_LAYER_INDEXER});
-    require(is_mla(config) || indexer_of(config) == nullptr, "config: with an indexer, expected none but for MLA and "
+    require(is_mla(config) || !has_indexer(config), "config: with an indexer, expected none but for MLA and "
                                                              "MLA_BLOCK");
     const LayerKind &kind = kind_of(config);
     require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
@@ -320,13 +306,11 @@ std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) 
 }
 
 void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
-    require_extensions(call.next, "call", {VKATTN_EXTENSION_INPUT_NORM, VKATTN_EXTENSION_INTERMEDIATE_TYPE});
     const vkattn_layer_kind kind = layer.config().kind;
     require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "residual: given, expected none but for MHA and MLA");
-    require(extension_of(call.next, VKATTN_EXTENSION_INPUT_NORM) == nullptr || kind == VKATTN_LAYER_MHA ||
-                kind == VKATTN_LAYER_MLA,
-            "norm: given, expected none but for MHA and MLA");
+    require(!present(call.norm_weight) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
+            "norm_weight: given, expected none but for MHA and MLA");
     kind_of(layer.config()).plan(builder, layer, call);
     require(call.object == nullptr || kind_of(layer.config()).cache != nullptr,
             "cache: given, expected none: this kind of layer keeps no cache");
@@ -343,18 +327,18 @@ namespace {
 
 void check_scaling(vkattn_scaling scaling, vkattn_type type, const char *part) {
     require(scaling >= VKATTN_SCALING_NONE && scaling <= VKATTN_SCALING_ROW, part,
-            " scaling: ", static_cast<int>(scaling), ", expected a vkattn_scaling");
-    require(scaling == VKATTN_SCALING_NONE || is_scaled(type), part, " scaling: given beside ", type_name(type),
+            "_scaling: ", static_cast<int>(scaling), ", expected a vkattn_scaling");
+    require(scaling == VKATTN_SCALING_NONE || is_scaled(type), part, "_scaling: given beside ", type_name(type),
             ", expected ", type_names(is_scaled), ", which have no scales of their own");
 }
 
 } // namespace
 
-void check_scalings(const vkattn_cache_scales &scales, const CacheSizes &sizes) {
-    require(sizes.value_width > 0 || scales.value == VKATTN_SCALING_NONE,
-            "value scaling: given, expected none: this cache keeps the values as a part of the keys");
-    check_scaling(scales.key, sizes.key_type, "key");
-    check_scaling(scales.value, sizes.value_type, "value");
+void check_scalings(vkattn_scaling key, vkattn_scaling value, const CacheSizes &sizes) {
+    require(sizes.value_width > 0 || value == VKATTN_SCALING_NONE,
+            "value_scaling: given, expected none: this cache keeps the values as a part of the keys");
+    check_scaling(key, sizes.key_type, "key");
+    check_scaling(value, sizes.value_type, "value");
 }
 
 namespace {
@@ -369,19 +353,15 @@ PartScales scales_of_part(vkattn_scaling scaling, const float *numbers, uint32_t
     return {scaling, {numbers, numbers + count}};
 }
 
-void set_scales(const void *next, CacheSizes &sizes) {
-    const vkattn_extension *extension = extension_of(next, VKATTN_EXTENSION_CACHE_SCALES);
-    if (extension == nullptr) return;
-    const auto *scales = reinterpret_cast<const vkattn_cache_scales *>(extension);
-    check_scalings(*scales, sizes);
-    sizes.key_scales = scales_of_part(scales->key, scales->key_scales, sizes.heads, "key");
-    sizes.value_scales = scales_of_part(scales->value, scales->value_scales, sizes.heads, "value");
+void set_scales(const vkattn_cache_info &info, CacheSizes &sizes) {
+    check_scalings(info.key_scaling, info.value_scaling, sizes);
+    sizes.key_scales = scales_of_part(info.key_scaling, info.key_scales, sizes.heads, "key");
+    sizes.value_scales = scales_of_part(info.value_scaling, info.value_scales, sizes.heads, "value");
 }
 
 } // namespace
 
 CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const Context &context) {
-    require_extensions(info.next, "info", {VKATTN_EXTENSION_KV_ROTATION, VKATTN_EXTENSION_CACHE_SCALES});
     CacheSizes sizes{};
     if (layer != nullptr) {
         require(&layer->context() == &context, "layer: of another context, expected one of this context");
@@ -397,8 +377,8 @@ CacheSizes cache_sizes(const vkattn_cache_info &info, const Layer *layer, const 
     sizes.value_type = info.value_type;
     sizes.page_len = info.page_len;
     sizes.page_count = info.page_count;
-    sizes.rotation = rotation_of(info.next);
-    set_scales(info.next, sizes);
+    sizes.rotation = rotation_of(info);
+    set_scales(info, sizes);
     return sizes;
 }
 

@@ -42,11 +42,9 @@ class Layer {
     static constexpr const char *kRopeFrequencies = "rope frequencies"; // no weight can have a space in its name
     void upload(std::span<const vkattn_weight> weights);
     uint64_t place_weights();
-    void keep_extensions();
 
     Context &context_;
     vkattn_layer_config config_;
-    vkattn_layer_indexer indexer_{}; // that config_ points to, if it has one
     std::unique_ptr<Buffer> buffer_; // all weights, one after the other; none: only to be measured
     std::map<std::string, View> weights_;
 };

@@ -62,7 +62,7 @@ CacheSizes cache_sizes(const vkattn_layer_config &config);
 std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config);
 
 // Fails, naming the part, where a cache of these widths and types cannot have such scales.
-void check_scalings(const vkattn_cache_scales &scales, const CacheSizes &sizes);
+void check_scalings(vkattn_scaling key, vkattn_scaling value, const CacheSizes &sizes);
 
 // For the kinds' own files: a linear's weight and optional bias, and the check of a size, which is a part of some
 // weight's dimension.

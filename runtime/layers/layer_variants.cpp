@@ -1,6 +1,7 @@
 #include "runtime/layers/estimate.hpp"
 
 #include "runtime/support/error.hpp"
+#include "runtime/support/structures.hpp"
 
 #include <charconv>
 #include <limits>
@@ -111,6 +112,9 @@ vkattn_result vkattn_layer_config_from_name(const char *name, uint32_t d_model, 
     return vkattn::guard([&] {
         vkattn::require(name != nullptr, "name is NULL, expected a variant");
         vkattn::require(config != nullptr, "config is NULL, expected room for the configuration");
-        *config = vkattn::config_from_name(name, d_model, num_heads);
+        (void)vkattn::sized(config, "config");
+        vkattn_layer_config named = vkattn::config_from_name(name, d_model, num_heads);
+        named.struct_size = config->struct_size;
+        vkattn::write_structure(named, config, config->struct_size);
     });
 }

@@ -54,7 +54,7 @@ Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs
 // The norm that the call asks for, of self attention.
 Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
                   const Inputs &inputs, vkattn_type type) {
-    const RmsNorm norm = checked_input_norm(call.next, layer.config().embed_dim);
+    const RmsNorm norm = checked_input_norm(call.norm_weight, call.norm_epsilon, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
     const ProductInput tokens =

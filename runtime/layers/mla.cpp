@@ -220,10 +220,10 @@ AttentionSizes mla_attention(const vkattn_layer_config &config) {
     AttentionSizes sizes{.query_heads = config.num_heads,
                          .head_dim = content + config.qk_rope_head_dim,
                          .v_head_dim = absorb ? config.kv_lora_rank : config.v_head_dim};
-    if (const vkattn_layer_indexer *indexer = indexer_of(config)) {
-        sizes.listed_keys = indexer->index_topk;
-        sizes.index_heads = indexer->index_n_heads;
-        sizes.index_head_dim = indexer->index_head_dim;
+    if (has_indexer(config)) {
+        sizes.listed_keys = config.index_topk;
+        sizes.index_heads = config.index_n_heads;
+        sizes.index_head_dim = config.index_head_dim;
     }
     return sizes;
 }
@@ -231,7 +231,7 @@ AttentionSizes mla_attention(const vkattn_layer_config &config) {
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
              const View &tokens, const RmsNorm &norm, const View &output, const View &residual) {
     require_absent(call.key, call.value, "key, value", "mla");
-    const bool sparse = indexer_of(layer.config()) != nullptr;
+    const bool sparse = has_indexer(layer.config());
     if (!sparse) require_absent(call.past_value, call.present_value, "past_value, present_value", "mla");
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     Mla mla{builder,
@@ -283,7 +283,7 @@ void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const View tokens = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    add_mla(builder, layer, call, "", tokens, checked_input_norm(call.next, width), output,
+    add_mla(builder, layer, call, "", tokens, checked_input_norm(call.norm_weight, call.norm_epsilon, width), output,
             checked_residual(call, batch, len, width));
 }
 

@@ -62,10 +62,7 @@ AttentionProblem attention_of(const vkattn_index_desc &desc) {
     attention.window_left = desc.window_left;
     attention.window_right = desc.window_right;
     attention.past_len = desc.past_len;
-    vkattn_kv_scales scales{};
-    scales.extension.kind = VKATTN_EXTENSION_KV_SCALES;
-    if (const vkattn_kv_scales *given = scales_of(desc.next)) scales.key_scales = given->key_scales;
-    attention.next = &scales;
+    attention.key_scales = desc.key_scales;
     AttentionProblem problem = check_attention(attention);
     problem.value_scales = {}; // V is not there
     return problem;

@@ -50,17 +50,15 @@ void check_room(const KvAppend &append) {
 
 // Where rows are given scales, none of them may share one.
 void check_scales(const vkattn_kv_append_desc &desc, KvAppend &append) {
-    const vkattn_kv_scales *scales = scales_of(desc.next);
-    if (scales == nullptr) return;
-    append.makes_scales = scales->makes_scales != 0;
-    if (present(scales->key_scales)) append.scales = checked_scales(scales->key_scales, "key_scales", append.cache);
+    append.makes_scales = desc.makes_scales != 0;
+    if (present(desc.scales)) append.scales = checked_scales(desc.scales, "scales", append.cache);
     if (!append.makes_scales) return;
     vkattn_tensor of_rows =
         contiguous(VKATTN_TYPE_F32, {append.cache.shape[0], append.cache.shape[1], append.cache.shape[2], 1});
-    require(present(append.scales), "key_scales: absent, expected [", of_rows.shape[0], ",", of_rows.shape[1], ",",
+    require(present(append.scales), "scales: absent, expected [", of_rows.shape[0], ",", of_rows.shape[1], ",",
             of_rows.shape[2], ",1] with makes_scales");
-    require_shape(append.scales, "key_scales", of_rows);
-    require_no_overlap(append.scales, "key_scales");
+    require_shape(append.scales, "scales", of_rows);
+    require_no_overlap(append.scales, "scales");
 }
 
 KvAppend checked(const vkattn_kv_append_desc &desc) {
@@ -70,7 +68,7 @@ KvAppend checked(const vkattn_kv_append_desc &desc) {
     append.offset = desc.offset;
     require_float(append.source, "source");
     require_cached(append.cache, "cache");
-    append.hadamard = rotation_of(desc.next).key;
+    append.hadamard = is_rotated(desc.rotation, "rotation");
     check_sequences(desc, append);
     append.past_lengths =
         checked_contiguous(desc.past_lengths, "past_lengths", contiguous(VKATTN_TYPE_I32, {append.batch}));

@@ -6,7 +6,6 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -318,19 +317,16 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     return operands;
 }
 
-RmsNorm checked_input_norm(const void *next, uint64_t features) {
-    const auto *given = reinterpret_cast<const vkattn_input_norm *>(extension_of(next, VKATTN_EXTENSION_INPUT_NORM));
-    if (given == nullptr) return {};
-    require(present(given->weight), "norm weight: absent, expected [", features, "]");
-    require(std::isfinite(given->epsilon) && given->epsilon >= 0, "norm epsilon: ", given->epsilon,
-            ", expected a finite number, 0 or above");
-    return {role_view(checked_vector(given->weight, "norm weight", features), VKATTN_ROLE_NORM_WEIGHT),
-            given->epsilon != 0 ? given->epsilon : 1e-6f};
+RmsNorm checked_input_norm(const vkattn_tensor &weight, float epsilon, uint64_t features) {
+    require(std::isfinite(epsilon) && epsilon >= 0, "norm_epsilon: ", epsilon, ", expected a finite number, 0 or above");
+    if (!present(weight)) return {};
+    return {role_view(checked_vector(weight, "norm_weight", features), VKATTN_ROLE_NORM_WEIGHT),
+            epsilon != 0 ? epsilon : 1e-6f};
 }
 
 void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc) {
     LinearOperands operands = check_linear(desc);
-    const RmsNorm norm = checked_input_norm(desc.next, operands.input.tensor.shape[2]);
+    const RmsNorm norm = checked_input_norm(desc.norm_weight, desc.norm_epsilon, operands.input.tensor.shape[2]);
     allow_role(builder, operands.input);
     allow_role(builder, norm.weight);
     const ProductInput input = normalise_for(builder, operands.input, norm, {&operands.weight, 1});

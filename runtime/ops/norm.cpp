@@ -3,7 +3,6 @@
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 #include "shaders/interface/norm.h"
 #include "vkattn_shaders/table.hpp"
@@ -56,15 +55,6 @@ void check_norm(NormTensors &tensors) {
     check_tensors(tensors, {{'N', weight.shape[0]}});
 }
 
-// What the extension adds, if there is one.
-vkattn_tensor residual_of(const void *next, const vkattn_tensor &input) {
-    const vkattn_extension *given = extension_of(next, VKATTN_EXTENSION_NORM_RESIDUAL);
-    if (given == nullptr) return {};
-    const vkattn_tensor &residual = reinterpret_cast<const vkattn_norm_residual *>(given)->residual;
-    require(present(residual), "residual: absent, expected ", shape_text(input));
-    return residual;
-}
-
 } // namespace
 
 void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {
@@ -72,7 +62,6 @@ void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {
             ", expected a vkattn_norm_kind");
     require_epsilon(desc.epsilon);
     NormTensors tensors = NormTensors::of(desc);
-    tensors.residual = role_view(residual_of(desc.next, desc.input), VKATTN_ROLE_RESIDUAL);
     check_norm(tensors);
     const bool rms = desc.kind == VKATTN_NORM_RMS;
     const float epsilon = desc.epsilon != 0 ? desc.epsilon : rms ? 1e-6f : 1e-5f;

@@ -4,7 +4,6 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 
 #include <algorithm>
 
@@ -59,7 +58,6 @@ RecurrentSequences check_recurrent(RecurrentTensors &tensors, const vkattn_tenso
                                    uint32_t max_seqlen_q, const vkattn_recurrent_states &given,
                                    std::span<const uint64_t> shape) {
     RecurrentSequences checked = check_packing(tensors, rows, name, max_seqlen_q);
-    require_no_extensions(given.next, "states");
     const bool has_tokens = present(given.token_states);
     require(!has_tokens || (given.draft_tokens >= 1 && given.draft_tokens <= VKATTN_MAX_DRAFT_TOKENS),
             "draft_tokens: ", given.draft_tokens, ", expected 1 to ", VKATTN_MAX_DRAFT_TOKENS, " with token_states");

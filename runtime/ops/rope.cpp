@@ -2,7 +2,6 @@
 
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -42,12 +41,6 @@ double yarn_frequency(double radians, uint32_t pair, uint32_t dims, double theta
     return radians / static_cast<double>(scaling.factor) * stretched + radians * (1 - stretched);
 }
 
-// Of checked scalings, whose only extension it is.
-std::span<const float> rope_factors(const vkattn_rope_scaling &scaling) {
-    const auto *given = static_cast<const vkattn_rope_factors *>(scaling.next);
-    return given == nullptr ? std::span<const float>() : std::span(given->factors, given->count);
-}
-
 double scaled_frequency(double radians, uint32_t pair, uint32_t dims, double theta,
                         const vkattn_rope_scaling &scaling) {
     switch (scaling.kind) {
@@ -58,7 +51,7 @@ double scaled_frequency(double radians, uint32_t pair, uint32_t dims, double the
     case VKATTN_ROPE_YARN:
         return yarn_frequency(radians, pair, dims, theta, scaling);
     case VKATTN_ROPE_LONGROPE:
-        return radians / static_cast<double>(rope_factors(scaling)[pair]);
+        return radians / static_cast<double>(scaling.factors[pair]);
     default:
         return radians;
     }
@@ -77,15 +70,10 @@ float attention_factor(const vkattn_rope_scaling &scaling) {
 
 void check_longrope(const vkattn_rope_scaling &scaling, uint32_t pairs) {
     require(scaling.original_max_position > 1, "rope_scaling: original_max_position 1, expected at least 2");
-    const auto *given = static_cast<const vkattn_rope_factors *>(scaling.next);
-    require(given != nullptr, "rope_scaling: LONGROPE without factors, expected a vkattn_rope_factors as next");
-    require(given->extension.kind == VKATTN_EXTENSION_ROPE_FACTORS, "rope_scaling.next: an extension of kind ",
-            given->extension.kind, ", expected a vkattn_rope_factors");
-    require_no_extensions(given->extension.next, "rope_scaling.next");
-    require(given->factors != nullptr, "rope_scaling: factors NULL, expected ", pairs, " numbers");
-    require(given->count == pairs, "rope_scaling: ", given->count, " factors, expected ", pairs,
+    require(scaling.factors != nullptr, "rope_scaling: factors NULL, expected ", pairs, " numbers");
+    require(scaling.factor_count == pairs, "rope_scaling: ", scaling.factor_count, " factors, expected ", pairs,
             ", one for each pair of elements");
-    for (const float factor : rope_factors(scaling))
+    for (const float factor : std::span(scaling.factors, scaling.factor_count))
         require(std::isfinite(factor) && factor > 0, "rope_scaling: a factor ", factor,
                 ", expected finite numbers above 0");
 }
@@ -95,7 +83,8 @@ void check_longrope(const vkattn_rope_scaling &scaling, uint32_t pairs) {
 void check_rope_scaling(const vkattn_rope_scaling &scaling, uint32_t pairs) {
     require(scaling.kind >= VKATTN_ROPE_UNSCALED && scaling.kind <= VKATTN_ROPE_LONGROPE, "rope_scaling: kind ",
             static_cast<int>(scaling.kind), ", expected a vkattn_rope_scaling_kind");
-    if (scaling.kind != VKATTN_ROPE_LONGROPE) require_no_extensions(scaling.next, "rope_scaling");
+    require(scaling.kind == VKATTN_ROPE_LONGROPE || scaling.factors == nullptr,
+            "rope_scaling: factors given, expected none but for LONGROPE");
     if (scaling.kind == VKATTN_ROPE_UNSCALED) return;
     require(scaling.factor > 0 && std::isfinite(scaling.factor), "rope_scaling: factor ", scaling.factor,
             ", expected a finite number above 0");

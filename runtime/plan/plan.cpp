@@ -4,7 +4,6 @@
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "runtime/vulkan/submissions.hpp"
 
@@ -123,7 +122,6 @@ uint64_t Plan::region_bytes(const vkattn_binding &binding) const {
 Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
     Regions regions{};
     for (const vkattn_binding &binding : bindings) {
-        require_no_extensions(binding.next, "bindings");
         const auto role = static_cast<uint32_t>(binding.role);
         require(role < VKATTN_ROLE_COUNT, "bindings: role ", role, " is unknown, expected a vkattn_role");
         const char *name = role_name(binding.role);
@@ -153,7 +151,6 @@ void Plan::record(const vkattn_record_info &info) const {
     require(info.command_buffer != VK_NULL_HANDLE,
             "command_buffer: VK_NULL_HANDLE, expected a recording command buffer");
     require(info.bindings != nullptr || info.binding_count == 0, "bindings: NULL, expected binding_count entries");
-    require_no_extensions(info.next, "info");
     Recorder(*this, {info.bindings, info.binding_count}, info.descriptor_pool).record_all(info.command_buffer);
 }
 
@@ -198,7 +195,7 @@ Plan::Bindings Plan::with_workspace(std::span<const vkattn_binding> bindings) co
         std::ranges::any_of(bindings, [](const auto &binding) { return binding.role == VKATTN_ROLE_WORKSPACE; });
     if (!has_workspace && workspace_bytes_ > 0) {
         result.workspace = std::make_shared<Buffer>(context_, workspace_bytes_, "vkattn workspace");
-        result.all.push_back({VKATTN_ROLE_WORKSPACE, result.workspace->handle(), 0, 0, nullptr});
+        result.all.push_back({VKATTN_ROLE_WORKSPACE, result.workspace->handle(), 0, 0});
     }
     match(result.all); // before anything is created
     return result;

@@ -6,7 +6,6 @@
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -16,8 +15,6 @@ namespace vkattn {
 namespace {
 
 constexpr uint64_t kLargestHeadDim = 576;
-
-static_assert(CAPTURED_TENSORS == VKATTN_CAPTURED_TENSORS);
 
 uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
@@ -129,7 +126,7 @@ vkattn_tensor checked_captured(const vkattn_tensor &given, const AttentionTensor
     return checked_contiguous(given, tensor.name, without_gaps);
 }
 
-vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor, const GivenAttention &desc,
+vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor, const vkattn_attention_desc &desc,
                             AttentionProblem &problem) {
     const vkattn_tensor lists = checked_rank(given, tensor.name, 4);
     require(lists.type == tensor.type, tensor.name, ": type ", type_name(lists.type), ", expected ",
@@ -151,7 +148,7 @@ vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &t
 }
 
 // A tensor whose shape follows from its layout; those that say the sizes are checked before.
-vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor, const GivenAttention &desc,
+vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor, const vkattn_attention_desc &desc,
                              AttentionProblem &problem) {
     const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
     const auto without_gaps = [&](std::initializer_list<uint64_t> shape) {
@@ -187,7 +184,7 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
     }
 }
 
-void check_tensors(const GivenAttention &desc, AttentionProblem &problem) {
+void check_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem) {
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (present(desc.*tensor.given))
             problem.*tensor.member = checked_tensor(desc.*tensor.given, tensor, desc, problem);
@@ -320,37 +317,9 @@ AttentionProblem with_memory(const AttentionProblem &problem) {
 
 namespace {
 
-// With its extensions.
-GivenAttention given_attention(const vkattn_attention_desc &desc) {
-    require_extensions(desc.next, "desc",
-                       {VKATTN_EXTENSION_KEY_LIST, VKATTN_EXTENSION_ATTENTION_VARIANT, VKATTN_EXTENSION_KV_ROTATION,
-                        VKATTN_EXTENSION_KV_SCALES});
-    GivenAttention given{};
-    static_cast<vkattn_attention_desc &>(given) = desc;
-    if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_KEY_LIST)) {
-        const auto *list = reinterpret_cast<const vkattn_key_list *>(extension);
-        given.key_indices = list->key_indices;
-        given.key_block_len = list->key_block_len;
-    }
-    if (const vkattn_kv_scales *scales = scales_of(desc.next)) {
-        given.key_scales = scales->key_scales;
-        given.value_scales = scales->value_scales;
-    }
-    if (const vkattn_extension *extension = extension_of(desc.next, VKATTN_EXTENSION_ATTENTION_VARIANT)) {
-        const auto *functions = reinterpret_cast<const vkattn_attention_variant *>(extension);
-        require(functions->variant != nullptr, "variant: NULL, expected one of the context's");
-        given.variant = functions->variant;
-        given.captured_0 = functions->captured[0];
-        given.captured_1 = functions->captured[1];
-        given.captured_2 = functions->captured[2];
-        given.captured_3 = functions->captured[3];
-    }
-    return given;
-}
-
 // In blocks of one element nothing is rotated.
 void check_rotation(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const KvRotation rotation = rotation_of(desc.next);
+    const KvRotation rotation = rotation_of(desc);
     const auto block_of = [](bool rotated, uint32_t size) {
         const uint32_t block = hadamard_block(size);
         return rotated && block > 1 ? block : 0;
@@ -365,10 +334,11 @@ void check_rotation(const vkattn_attention_desc &desc, AttentionProblem &problem
 
 } // namespace
 
-AttentionProblem check_attention(const vkattn_attention_desc &plain_desc, uint32_t most_positions) {
-    const GivenAttention desc = given_attention(plain_desc);
+AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
     AttentionProblem problem{};
     problem.variant = desc.variant;
+    for (const vkattn_tensor *captured : {&desc.captured_0, &desc.captured_1, &desc.captured_2, &desc.captured_3})
+        require(desc.variant != nullptr || !present(*captured), "captured: given without variant, expected both");
     problem.query = checked_rows(desc.query, "query", require_float);
     problem.key = checked_rows(desc.key, "key", require_key_value);
     problem.value_in_key = !present(desc.value);

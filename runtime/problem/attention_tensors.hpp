@@ -37,22 +37,13 @@ enum class TrialContents {
     kOnes,
 };
 
-// A caller's description with the members of its extensions.
-struct GivenAttention : vkattn_attention_desc {
-    vkattn_tensor key_indices;
-    uint32_t key_block_len;
-    vkattn_variant variant; // nullptr: none
-    vkattn_tensor key_scales, value_scales;
-    vkattn_tensor captured_0, captured_1, captured_2, captured_3;
-};
-
 // A line of ATTENTION_TENSORS.
 struct AttentionTensor {
     uint32_t binding;
     const char *name;
     vkattn_role role;
     uint64_t feature; // a bit; 0: none
-    vkattn_tensor GivenAttention::*given;
+    vkattn_tensor vkattn_attention_desc::*given;
     vkattn_tensor AttentionProblem::*member;
     TensorLayout layout;
     vkattn_type type; // VKATTN_TYPE_NONE: one of several
@@ -67,7 +58,7 @@ inline constexpr AttentionTensor kAttentionTensors[] = {
                     #name,                                                                                             \
                     VKATTN_ROLE_##NAME,                                                                                \
                     feature_bit(feature),                                                                              \
-                    &GivenAttention::name,                                                                             \
+                    &vkattn_attention_desc::name,                                                                             \
                     &AttentionProblem::name,                                                                           \
                     TensorLayout::k##Layout,                                                                           \
                     VKATTN_TYPE_##type,                                                                                \

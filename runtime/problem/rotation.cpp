@@ -1,28 +1,17 @@
 #include "runtime/problem/rotation.hpp"
 
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "shaders/interface/rows.h"
 
 #include <bit>
 #include <cmath>
 
 namespace vkattn {
-namespace {
 
 bool is_rotated(vkattn_rotation rotation, const char *name) {
     require(rotation == VKATTN_ROTATION_NONE || rotation == VKATTN_ROTATION_HADAMARD, name, ": ",
             static_cast<int>(rotation), ", expected a vkattn_rotation");
     return rotation == VKATTN_ROTATION_HADAMARD;
-}
-
-} // namespace
-
-KvRotation rotation_of(const void *next) {
-    const vkattn_extension *extension = extension_of(next, VKATTN_EXTENSION_KV_ROTATION);
-    if (extension == nullptr) return {};
-    const auto *rotation = reinterpret_cast<const vkattn_kv_rotation *>(extension);
-    return {is_rotated(rotation->key, "key rotation"), is_rotated(rotation->value, "value rotation")};
 }
 
 uint32_t hadamard_block(uint64_t row_elements) {

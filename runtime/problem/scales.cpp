@@ -4,13 +4,8 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 
 namespace vkattn {
-
-const vkattn_kv_scales *scales_of(const void *next) {
-    return reinterpret_cast<const vkattn_kv_scales *>(extension_of(next, VKATTN_EXTENSION_KV_SCALES));
-}
 
 bool is_scaled(vkattn_type type) { return stored_type(type).fraction_bits != 0; }
 

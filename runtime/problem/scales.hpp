@@ -4,10 +4,7 @@
 
 namespace vkattn {
 
-// Scales of K and V, specified in vkattn/attention.h at vkattn_kv_scales.
-
-// The extension in a chain; nullptr: there is none.
-const vkattn_kv_scales *scales_of(const void *next);
+// Scales of K and V, specified in vkattn/attention.h at key_scales.
 
 // Scales of rows [X,H,L,D], 4-D with stride 0 where they are shared. Fails with VKATTN_ERROR_INVALID_ARGUMENT where the shape or
 // a type is another than expected.

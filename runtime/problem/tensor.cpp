@@ -1,7 +1,6 @@
 #include "runtime/problem/tensor.hpp"
 
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/support/rounding.hpp"
 
 #include <algorithm>
@@ -63,7 +62,6 @@ vkattn_tensor normalised(const vkattn_tensor &tensor, const char *name) {
     require(storage_block(tensor.type).elements != 0, name, ": type ", static_cast<int>(tensor.type),
             " is unknown, expected a vkattn_type");
     require(tensor.rank >= 1 && tensor.rank <= 4, name, ": rank ", tensor.rank, ", expected 1 to 4");
-    require_no_extensions(tensor.next, name);
     vkattn_tensor result = tensor;
     bool any_stride = false;
     for (uint32_t dim = 0; dim < 4; ++dim) {

@@ -1,7 +1,6 @@
 #include "runtime/trials/ready_context.hpp"
 
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/trials/budgeted_tuning.hpp"
 #include "runtime/trials/saved_state.hpp"
 #include "runtime/trials/self_test.hpp"
@@ -19,23 +18,18 @@ SavedState saved_state_of(const vkattn_context_info &info, const Context &contex
 
 // Has the context note what it tries, and takes over what processes have ended over.
 void keep_journal(const vkattn_context_info &info, Context &context) {
-    const auto *given =
-        reinterpret_cast<const vkattn_crash_journal *>(extension_of(info.next, VKATTN_EXTENSION_CRASH_JOURNAL));
-    if (given == nullptr) return;
-    require(given->path != nullptr && *given->path != '\0', "info.next: a crash journal's path is ",
-            given->path == nullptr ? "NULL" : "\"\"", ", expected the name of a file");
+    if (info.crash_journal == nullptr) return;
+    require(*info.crash_journal != '\0', "crash_journal: \"\", expected the name of a file, or NULL");
     const uint64_t device = identity_of(context.caps());
-    context.set_journal(CrashJournal::open(given->path), device);
+    context.set_journal(CrashJournal::open(info.crash_journal), device);
     for (const Attempt &failed : context.journal()->failed(device))
         if (failed.paths != 0) context.verdicts().fail(failed.shader, failed.paths, failure_text(failed));
 }
 
 void keep_budget(const vkattn_context_info &info, Context &context) {
-    const auto *given =
-        reinterpret_cast<const vkattn_tune_budget *>(extension_of(info.next, VKATTN_EXTENSION_TUNE_BUDGET));
-    if (given == nullptr || given->tune_budget_ms == 0) return;
+    if (info.tune_budget_ms == 0) return;
     const bool is_cpu = context.caps().device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    if (!is_cpu || given->gpus_alone == 0) allow_tuning(context, given->tune_budget_ms);
+    if (!is_cpu || info.tune_gpus_alone == 0) allow_tuning(context, info.tune_budget_ms);
 }
 
 } // namespace

@@ -3,7 +3,7 @@
 #include "runtime/device/device_overrides.hpp"
 #include "runtime/device/emulated_subgroups.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
+#include "runtime/support/structures.hpp"
 #include "runtime/vulkan/device_query.hpp"
 #include "runtime/vulkan/devices.hpp"
 #include "runtime/vulkan/feature_chain.hpp"
@@ -61,7 +61,6 @@ void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
 Context::Context(const vkattn_context_info &info)
     : message_callback_(info.message_callback), message_user_(info.message_user) {
     try {
-        require_extensions(info.next, "info", {VKATTN_EXTENSION_CRASH_JOURNAL, VKATTN_EXTENSION_TUNE_BUDGET});
         set_memory_callbacks(info.memory);
         vk_ = load_global_functions(info.get_instance_proc_addr);
         if (info.device != VK_NULL_HANDLE)
@@ -116,9 +115,9 @@ void Context::read_matrices() {
 
 void Context::set_memory_callbacks(const vkattn_memory_callbacks *memory) {
     if (memory == nullptr) return;
-    require_no_extensions(memory->next, "memory");
-    require(memory->allocate != nullptr && memory->free != nullptr, "memory: allocate or free is NULL, expected both");
-    memory_ = *memory;
+    const vkattn_memory_callbacks given = sized(memory, "memory");
+    require(given.allocate != nullptr && given.free != nullptr, "memory: allocate or free is NULL, expected both");
+    memory_ = given;
 }
 
 void Context::destroy() noexcept {

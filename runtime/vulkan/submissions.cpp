@@ -1,7 +1,7 @@
 #include "runtime/vulkan/submissions.hpp"
 
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
+#include "runtime/support/structures.hpp"
 #include "runtime/vulkan/command_buffers.hpp"
 #include "runtime/vulkan/handles.hpp"
 
@@ -19,7 +19,6 @@ class Semaphores {
     Semaphores(const vkattn_semaphore *list, uint32_t count, const char *name) {
         require(list != nullptr || count == 0, "sync.", name, ": NULL, expected ", count, " semaphores");
         for (const vkattn_semaphore &semaphore : std::span(list, count)) {
-            require_no_extensions(semaphore.next, "sync.semaphore");
             require(semaphore.semaphore != VK_NULL_HANDLE, "sync.", name,
                     ": VK_NULL_HANDLE, expected a semaphore of the device");
             handles.push_back(semaphore.semaphore);
@@ -86,8 +85,7 @@ class Submissions::Submission {
     }
 
     VkResult submit(const vkattn_sync *sync, bool has_timelines) {
-        const vkattn_sync given = sync != nullptr ? *sync : vkattn_sync{};
-        require_no_extensions(given.next, "sync");
+        const vkattn_sync given = sized_or_default(sync, "sync");
         const Semaphores waits(given.waits, given.wait_count, "waits");
         const Semaphores signals(given.signals, given.signal_count, "signals");
         const VkTimelineSemaphoreSubmitInfo values{VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,

@@ -1,7 +1,6 @@
 #include "runtime/vulkan/variant.hpp"
 
 #include "runtime/support/error.hpp"
-#include "runtime/support/extensions.hpp"
 #include "runtime/vulkan/variant_file.hpp"
 
 #include <algorithm>
@@ -150,7 +149,6 @@ void Variants::release(Variant *variant) noexcept {
 }
 
 std::shared_ptr<Variant> Variants::get(const vkattn_variant_info &info) {
-    require_no_extensions(info.next, "info");
     CompiledVariant file;
     if (info.compiled != nullptr) {
         file = checked_file(info);
