@@ -65,7 +65,7 @@ void ShaderReports::add(const Context &context, const Pipeline &pipeline, uint32
     for (const VkPipelineExecutablePropertiesKHR &executable : executables_of(context, pipeline)) {
         Report &report = reports_.emplace_back();
         for (const auto &[id, value] : pipeline.constants)
-            if (id < names.size()) report.constants.push_back({names[id], value, nullptr});
+            if (id < names.size()) report.constants.push_back({names[id], value});
         const VkPipelineExecutableInfoKHR info = executable_info(pipeline, index++);
         add_statistics(context, info, report);
         if (context.pipelines().capture() == VKATTN_SHADER_CAPTURE_TEXTS) add_texts(context, info, report);
@@ -96,7 +96,7 @@ void ShaderReports::add_statistics(const Context &context, const VkPipelineExecu
     std::vector<VkPipelineExecutableStatisticKHR> all(count, empty);
     check(ask(context.device(), &executable, &count, all.data()), "vkGetPipelineExecutableStatisticsKHR");
     for (const VkPipelineExecutableStatisticKHR &each : all)
-        report.statistics.push_back({keep(each.name), keep(each.description), number_of(each), nullptr});
+        report.statistics.push_back({keep(each.name), keep(each.description), number_of(each)});
 }
 
 void ShaderReports::add_texts(const Context &context, const VkPipelineExecutableInfoKHR &executable, Report &report) {
@@ -113,7 +113,7 @@ void ShaderReports::add_texts(const Context &context, const VkPipelineExecutable
         each.pData = texts.emplace_back(each.dataSize, '\0').data();
     check(ask(context.device(), &executable, &count, all.data()), kName);
     for (size_t i = 0; i < all.size(); ++i)
-        if (all[i].isText != VK_FALSE) report.texts.push_back({keep(all[i].name), keep(std::move(texts[i])), nullptr});
+        if (all[i].isText != VK_FALSE) report.texts.push_back({keep(all[i].name), keep(std::move(texts[i]))});
 }
 
 } // namespace vkattn

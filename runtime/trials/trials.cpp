@@ -26,7 +26,7 @@ double median(std::vector<double> values) {
 
 Buffer &TrialBuffers::add(Context &context, vkattn_role role, const vkattn_tensor &tensor) {
     Buffer &buffer = *buffers_.emplace_back(std::make_unique<Buffer>(context, extent_bytes(tensor), "vkattn trial"));
-    bindings_.push_back({role, buffer.handle(), 0, buffer.bytes(), nullptr});
+    bindings_.push_back({role, buffer.handle(), 0, buffer.bytes()});
     return buffer;
 }
 

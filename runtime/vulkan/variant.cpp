@@ -105,7 +105,7 @@ std::vector<uint32_t> Variant::compile(const Compiler &compiler, const std::stri
     if (compiler.compile == nullptr)
         fail(VKATTN_ERROR_UNSUPPORTED, "variant: has no module ", name, ", expected one compiled with it");
     Answer answer;
-    const vkattn_variant_request request{name.c_str(), functions_.c_str(), accept, refuse, &answer, nullptr};
+    const vkattn_variant_request request{name.c_str(), functions_.c_str(), accept, refuse, &answer};
     compiler.compile(compiler.user, &request);
     const std::string fault = answer.code.empty() ? answer.refusal : module_fault(answer.code);
     if (!fault.empty()) fail(VKATTN_ERROR_INVALID_ARGUMENT, "variant: module ", name, ": ", fault);
