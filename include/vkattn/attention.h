@@ -55,6 +55,8 @@ typedef enum vkattn_block_state {
 
 typedef struct vkattn_variant_opaque *vkattn_variant;
 
+#define VKATTN_CAPTURED_TENSORS 4 /* that the functions of a variant read */
+
 /* How the rows of K or V are stored. HADAMARD: rows of a head are multiplied by the orthonormal Walsh-Hadamard matrix of the
  * largest power of two that divides the head size, in Sylvester's order, in blocks of as many elements. That spreads the few
  * large elements of a row over all of a block, and what quantised types round away of it is less (QuaRot, Ashkboos et al.,

@@ -24,7 +24,7 @@ Returned<T> returned_by_jit(vkattn_result result, T value) {
 // Without exceptions, vkattn_jit_last_error has the message.
 inline Returned<Variant> jit_variant(const Context &context, const std::string &functions,
                                      const std::string &name = "functions") {
-    const vkattn_jit_info info{functions.c_str(), name.c_str(), nullptr};
+    const vkattn_jit_info info{.functions = functions.c_str(), .name = name.c_str()};
     vkattn_variant created = nullptr;
     const vkattn_result result = vkattn_jit_variant_create(context.get(), &info, &created);
     return detail::returned_by_jit(result, Variant(created));
@@ -34,7 +34,7 @@ inline Returned<Variant> jit_variant(const Context &context, const std::string &
 // writes them.
 inline Returned<std::vector<std::uint8_t>> compile_variant(const std::string &functions,
                                                            const std::string &name = "functions") {
-    const vkattn_jit_info info{functions.c_str(), name.c_str(), nullptr};
+    const vkattn_jit_info info{.functions = functions.c_str(), .name = name.c_str()};
     std::vector<std::uint8_t> compiled;
     const auto take = [](void *user, const void *data, std::uint64_t bytes) {
         const auto *first = static_cast<const std::uint8_t *>(data);

@@ -135,11 +135,11 @@ inline vkattn_tensor tensor(vkattn_type type, std::initializer_list<std::uint64_
 
 // Names a contiguous weight in host memory, for a layer to copy.
 inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, const void *data) {
-    return {name, layout, data, VK_NULL_HANDLE, 0, nullptr};
+    return {name, layout, data, VK_NULL_HANDLE, 0};
 }
 // The same of one in a storage buffer, for a layer to read there.
 inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, VkBuffer buffer, VkDeviceSize offset_bytes) {
-    return {name, layout, nullptr, buffer, offset_bytes, nullptr};
+    return {name, layout, nullptr, buffer, offset_bytes};
 }
 
 // Lists every Vulkan device with its facts, in the order of the loader. Throws Error if there is no Vulkan loader.
@@ -226,20 +226,22 @@ class Buffer {
 
 // Says that a role's tensor lies in a buffer, in `bytes` bytes from offset_bytes on (a multiple of 16).
 inline vkattn_binding bind(vkattn_role role, VkBuffer buffer, VkDeviceSize offset_bytes, VkDeviceSize bytes) {
-    return {role, buffer, offset_bytes, bytes, nullptr};
+    return {role, buffer, offset_bytes, bytes};
 }
 // The same of vkattn's own buffer; bytes 0: to its end.
 inline vkattn_binding bind(vkattn_role role, const Buffer &buffer, VkDeviceSize offset_bytes = 0,
                            VkDeviceSize bytes = 0) {
-    return {role, buffer.vulkan(), offset_bytes, bytes, nullptr};
+    return {role, buffer.vulkan(), offset_bytes, bytes};
 }
 // The same of a part of a cache.
-inline vkattn_binding bind(vkattn_role role, const CacheTensor &part) { return {role, part.buffer, 0, 0, nullptr}; }
+inline vkattn_binding bind(vkattn_role role, const CacheTensor &part) { return {role, part.buffer, 0, 0}; }
 
 // What a submission waits for and signals. The spans must live until it is submitted.
 inline vkattn_sync sync(std::span<const vkattn_semaphore> waits, std::span<const vkattn_semaphore> signals) {
-    return {waits.data(), static_cast<std::uint32_t>(waits.size()), signals.data(),
-            static_cast<std::uint32_t>(signals.size()), nullptr};
+    return {.waits = waits.data(),
+            .wait_count = static_cast<std::uint32_t>(waits.size()),
+            .signals = signals.data(),
+            .signal_count = static_cast<std::uint32_t>(signals.size())};
 }
 
 // A check of the self-test, see vkattn_check.
@@ -352,8 +354,10 @@ class Plan {
     // vkattn_record; pool is needed only where requirements() asks for descriptor sets.
     Status record(VkCommandBuffer command_buffer, std::span<const vkattn_binding> bindings,
                   VkDescriptorPool pool = VK_NULL_HANDLE) const {
-        const vkattn_record_info info{command_buffer, pool, bindings.data(),
-                                      static_cast<std::uint32_t>(bindings.size()), nullptr};
+        const vkattn_record_info info{.command_buffer = command_buffer,
+                                      .descriptor_pool = pool,
+                                      .bindings = bindings.data(),
+                                      .binding_count = static_cast<std::uint32_t>(bindings.size())};
         return check(vkattn_record(get(), &info));
     }
     Status record(VkCommandBuffer command_buffer, std::initializer_list<vkattn_binding> bindings,
@@ -393,7 +397,7 @@ class Plan {
 
 // A plan of a program, and what it is bound to. Both must live until the program is made.
 inline vkattn_bound_plan bind(const Plan &plan, std::span<const vkattn_binding> bindings) {
-    return {plan.get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), nullptr};
+    return {plan.get(), bindings.data(), static_cast<std::uint32_t>(bindings.size())};
 }
 
 // Plans that were recorded as one, to be replayed with what their buffers hold then. Keeps its plans; buffers, layers and
@@ -528,13 +532,16 @@ class Variant {
     // Takes ownership of a variant made by the C functions.
     explicit Variant(vkattn_variant owned) : handle_(owned) {}
 
-    // For next of a vkattn_attention_desc: the variant, and the tensors that its functions read.
+    // Gives the variant to a description, with the tensors that its functions read.
     template <std::same_as<vkattn_tensor>... Tensors>
-    vkattn_attention_variant with(const Tensors &...captured) const && = delete;
-    template <std::same_as<vkattn_tensor>... Tensors>
-    vkattn_attention_variant with(const Tensors &...captured) const & {
+    void set_in(vkattn_attention_desc &desc, const Tensors &...captured) const {
         static_assert(sizeof...(captured) <= VKATTN_CAPTURED_TENSORS, "more captured tensors than a variant reads");
-        return {{VKATTN_EXTENSION_ATTENTION_VARIANT, nullptr}, get(), {captured...}};
+        const vkattn_tensor given[VKATTN_CAPTURED_TENSORS] = {captured...};
+        desc.variant = get();
+        desc.captured_0 = given[0];
+        desc.captured_1 = given[1];
+        desc.captured_2 = given[2];
+        desc.captured_3 = given[3];
     }
 
     // Returns the C handle, owned by this object.
@@ -547,16 +554,6 @@ class Variant {
     };
     std::unique_ptr<std::remove_pointer_t<vkattn_variant>, Destroy> handle_;
 };
-
-// For vkattn_context_info.next: see vkattn_crash_journal. The path must live until the context is made.
-inline vkattn_crash_journal crash_journal(const char *path, const void *next = nullptr) {
-    return {{VKATTN_EXTENSION_CRASH_JOURNAL, next}, path};
-}
-
-// The same: see vkattn_tune_budget. Both: crash_journal(path, &budget).
-inline vkattn_tune_budget tune_budget(std::uint32_t milliseconds, const void *next = nullptr) {
-    return {{VKATTN_EXTENSION_TUNE_BUDGET, next}, milliseconds, 0};
-}
 
 // A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
 class Context {
@@ -597,7 +594,7 @@ class Context {
         return detail::returned(result, std::move(data));
     }
 
-    // What the context's tune_budget has gone into so far.
+    // What the context's tune_budget_ms has gone into so far.
     Returned<vkattn_tune_budget_report> tune_budget() const {
         vkattn_tune_budget_report report{};
         const vkattn_result result = vkattn_context_tune_budget(get(), &report, sizeof report);
@@ -639,7 +636,7 @@ class Context {
 
     // Records plans as a program, in the order in which they are computed.
     Returned<Program> program(std::span<const vkattn_bound_plan> plans) const {
-        const vkattn_program_info info{plans.data(), static_cast<std::uint32_t>(plans.size()), nullptr};
+        const vkattn_program_info info{.plans = plans.data(), .plan_count = static_cast<std::uint32_t>(plans.size())};
         vkattn_program created = nullptr;
         const vkattn_result result = vkattn_program_create(get(), &info, &created);
         return detail::returned(result, Program(created));
