@@ -2,7 +2,7 @@
 #ifndef VKATTN_ATTENTION_H
 #define VKATTN_ATTENTION_H
 
-#include <vkattn/core.h>
+#include <vkattn/plans.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -16,7 +16,6 @@ typedef enum vkattn_mask_flags {
     VKATTN_MASK_WINDOW = 2, /* i + offset - window_left <= j <= i + offset + window_right */
     /* j < offset + q_len: the rest of a cache of fixed capacity is hidden */
     VKATTN_MASK_KEYS_TO_LAST_QUERY = 4,
-    VKATTN_SCALE_AS_GIVEN = 8, /* hides nothing: scale is what it says, also where it is 0 */
     VKATTN_MASK_FLAGS_MAX_ENUM = 0x7fffffff
 } vkattn_mask_flags;
 
@@ -147,7 +146,7 @@ typedef struct vkattn_attention_desc {
     uint32_t max_seqlen_q;
     uint32_t max_seqlen_k;          /* the longest of cu_seqlens_k, as max_seqlen_q */
     vkattn_score_stage score_stage; /* of qk_matmul_output */
-    float scale;                    /* finite; 0: 1/sqrt(D), or 0 with VKATTN_SCALE_AS_GIVEN */
+    vkattn_optional_float scale;    /* finite; left out: 1/sqrt(D) */
     float softcap;                  /* finite, at least 0; 0: none */
     /* 0 <= dropout_p < 1: each weight is zeroed with this probability, the others are multiplied by 1/(1-p).
      * log_sum_exp knows nothing of it. Which ones, Philox4x32-10 says: word j%4 of counter (j/4, i, h, b) under key
@@ -159,12 +158,12 @@ typedef struct vkattn_attention_desc {
     uint32_t batch_invariant;
     uint64_t dropout_seed; /* of dropout_p */
     uint32_t mask_flags;   /* vkattn_mask_flags */
-    /* The offset of masks and ALiBi is past_lengths[b] if given, else past_len if > 0, else by causal_alignment. */
+    /* The offset of masks and ALiBi is past_lengths[b] if given, else past_len if it is, else by causal_alignment. */
     vkattn_causal_alignment causal_alignment;
     /* At least -1; -1: unbounded. Read only with VKATTN_MASK_WINDOW. */
     int32_t window_left;
-    int32_t window_right; /* the same */
-    uint32_t past_len;    /* at most 2^29 */
+    int32_t window_right;          /* the same */
+    vkattn_optional_uint past_len; /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
     /* How K and V are stored. Where K is rotated, Q is before the scores, in the workspace and in its type; where V is, the output
@@ -201,22 +200,30 @@ typedef struct vkattn_attention_desc {
 VKATTN_API vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc,
                                                vkattn_plan *plan);
 
-/* A kernel, asked what it would make of a problem. The texts stay until the thread's next vkattn_explain in the context,
- * whose they are. */
+/* What a kernel would make of a problem.
+ *
+ * chosen      1: what a plan takes
+ * dispatches  of a plan; where tensors are too large to be bound whole, of its first part
+ * shape       "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"; "" of unfused
+ * obstacle    why it cannot serve; "" if it can */
 typedef struct vkattn_option {
     vkattn_kernel kernel;
-    uint32_t chosen;      /* 1: what a plan takes */
-    uint32_t dispatches;  /* of a plan; where tensors are too large to be bound whole, of its first part */
-    const char *shape;    /* "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"; "" of unfused */
-    const char *obstacle; /* why it cannot serve; "" if it can */
+    uint32_t chosen;
+    uint32_t dispatches;
+    const char *shape;
+    const char *obstacle;
 } vkattn_option;
 
-/* Tells what every kernel would make of an attention problem, or what stands in its way, the best first. Nothing is
- * compiled or recorded; where the device's kernels are tested before their first use, the chosen one is.
- * count: in, the room in options; out, how many were written, or, where options is NULL, how many there are:
- *   VKATTN_MAX_KERNELS at most, 0 without queries. stride: sizeof *options. Fails as vkattn_attention_plan does. */
-VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                                        vkattn_option *options, size_t stride);
+/* Tells what every kernel would make of an attention problem, or what stands in its way, the best first: options, a list of
+ * vkattn_option, empty without queries. Nothing is compiled or recorded; where the device's kernels are tested before their first use,
+ * the chosen one is. Fails as vkattn_attention_plan does. */
+VKATTN_API vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc,
+                                        vkattn_list *options);
+
+/* Fills in what a plan of the problem would take, or fails as vkattn_attention_plan does: with VKATTN_ERROR_UNSUPPORTED where no kernel
+ * serves here. Nothing is compiled, tested or measured: a kernel that the self-test has not judged yet is taken to pass. */
+VKATTN_API vkattn_result vkattn_attention_measure(vkattn_context context, const vkattn_attention_desc *desc,
+                                                  vkattn_measure *measure);
 
 /* Builds what plans of these problems need, so that making them later and their first run take no time for it: kernels
  * are tested, where the device is not trusted, and pipelines compiled. CPU drivers compile a pipeline when it is first
@@ -235,11 +242,10 @@ VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_att
  * seconds where pipelines compile slowly. Plans of such problems (the same head sizes, group, types, masks and layouts;
  * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
  * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
- * count: in, the room in candidates; out, how many were written, or, where candidates is NULL, how many were tried:
- * VKATTN_MAX_CANDIDATES at most, 0 without queries or keys. The first is what a plan takes untuned. candidates may be NULL; stride: sizeof *candidates. vkattn_tune_linear
- * (operators.h) does the same for linear layers. */
-VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                                     vkattn_candidate *candidates, size_t stride);
+ * candidates: NULL, or where a list of vkattn_candidate is given, whose first is what a plan takes untuned; empty without queries or
+ * keys. vkattn_tune_linear (operators.h) does the same for linear layers. */
+VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc,
+                                     vkattn_list *candidates);
 
 /* Rows to write into a cache: what appends K or V, in the cache's storage type. Quantised caches are rounded as ggml's
  * reference quantiser rounds.
@@ -293,7 +299,7 @@ typedef enum vkattn_index_reduce {
 } vkattn_index_reduce;
 
 /* The N blocks of keys that score highest for each query, as DeepSeek's lightning indexer chooses them: what
- * key_indices of a vkattn_key_list takes.
+ * key_indices of a vkattn_attention_desc takes.
  *
  *     score[b,i,j] = sum over h of weights[b,i,h] * activation(scale * query[b,h,i] . key[b,j])
  *
@@ -324,12 +330,12 @@ typedef struct vkattn_index_desc {
     vkattn_tensor block_table;
     uint32_t max_seqlen_q;
     uint32_t max_seqlen_k;
-    float scale;
+    vkattn_optional_float scale;
     uint32_t mask_flags; /* vkattn_mask_flags */
     vkattn_causal_alignment causal_alignment;
     int32_t window_left;
     int32_t window_right;
-    uint32_t past_len;
+    vkattn_optional_uint past_len;
     uint32_t key_block_len; /* keys of a block; 0: 1 */
     vkattn_index_activation activation;
     vkattn_index_reduce head_reduce;  /* VKATTN_INDEX_SUM or VKATTN_INDEX_MAX */

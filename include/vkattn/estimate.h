@@ -95,8 +95,9 @@ typedef struct vkattn_estimate_info {
  * new tokens alone and attends with heads of kv_lora_rank + qk_rope_head_dim and kv_lora_rank. COMPRESSED_KV lifts both
  * latents of every key. max_context_len and max_sequences are both 0 if the weights alone do not fit or memory_bytes is
  * 0, and UINT64_MAX if they fit and there is no cache. Workspaces and activations are not counted: see
- * vkattn_layer_workspace, which needs a device. */
+ * vkattn_layer_measure, which needs a device. */
 typedef struct vkattn_estimate_result {
+    VKATTN_STRUCT_SIZE(vkattn_estimate_result);
     uint64_t parameters;
     uint64_t weight_bytes;
     uint64_t cache_bytes_per_token;
@@ -111,12 +112,12 @@ typedef struct vkattn_estimate_result {
     uint64_t max_sequences;
 } vkattn_estimate_result;
 
-/* Estimates a layer. info may be NULL: defaults for every member; size: sizeof *result.
+/* Estimates a layer. info may be NULL: defaults for every member.
  *
  * Fails with VKATTN_ERROR_INVALID_ARGUMENT for a configuration that no layer could have, for a type that weights or
  * caches cannot have and for sizes whose bytes do not fit 64 bits; *result is then left as it was. */
 VKATTN_API vkattn_result vkattn_estimate(const vkattn_layer_config *config, const vkattn_estimate_info *info,
-                                         vkattn_estimate_result *result, size_t size);
+                                         vkattn_estimate_result *result);
 
 #ifdef __cplusplus
 }

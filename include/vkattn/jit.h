@@ -32,8 +32,8 @@ typedef struct vkattn_jit_info {
     const char *name;
 } vkattn_jit_info;
 
-/* Makes a variant whose modules are compiled when a plan first takes them. A plan fails with VKATTN_ERROR_INVALID_ARGUMENT
- * where the text does not compile, and vkattn_last_error then says NAME:LINE:COLUMN and what is wrong there.
+/* Makes a variant whose modules are compiled when a plan first takes them. A plan fails with VKATTN_ERROR_COMPILE
+ * where the text does not compile: vkattn_last_failure then has the line and column.
  * On failure *variant is NULL, and vkattn_jit_last_error says why. */
 VKATTN_JIT_API vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit_info *info,
                                                        vkattn_variant *variant);

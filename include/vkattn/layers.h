@@ -66,8 +66,8 @@ typedef struct vkattn_rope_scaling {
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
  * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved; rope_scaling;
- *                  scale (0: 1/sqrt of the size of Q and K heads, or 0 in calls with VKATTN_SCALE_AS_GIVEN); softcap (0:
- *                  none); norm_epsilon (0: the kind's own)
+ *                  scale (left out: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (left out: the
+ *                  kind's own)
  * MHA              embed_dim; num_kv_heads (0: num_heads), num_heads % num_kv_heads == 0; head_dim (0: embed_dim /
  *                  num_heads, which must divide); kv_head_mapping; rope_theta 0: no rotary embedding, else on Q and K
  * LATENT_MHA       embed_dim; latent_dim (= head size; embed_dim % num_heads == 0)
@@ -119,9 +119,9 @@ typedef struct vkattn_layer_config {
     float rope_theta;
     uint32_t rope_interleaved; /* 1: pairs (2i, 2i+1); 0: rotate-half pairs (i, i + D/2) */
     vkattn_rope_scaling rope_scaling;
-    float scale;
+    vkattn_optional_float scale;
     float softcap;
-    float norm_epsilon;
+    vkattn_optional_float norm_epsilon;
     uint32_t index_n_heads;
     uint32_t index_head_dim;
     uint32_t index_topk;
@@ -132,18 +132,17 @@ typedef struct vkattn_layer_config {
  *
  * name           for instance "q_proj.weight"
  * tensor         strides and offset are ignored
- * data           in host memory, copied by vkattn_layer_create; or NULL, and:
- * buffer         a storage buffer that holds the weight, which is read there: it must outlive the layer, and be written
- *                before a plan of the layer runs. Where the facts say buffers_have_addresses, it needs
- *                VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT
- * buffer_offset  where it begins there, in bytes: a multiple of 16. A buffer of vkattn's own must hold the weight from there on
- *                (vkattn_tensor_bytes); of yours nobody knows the size: it must do so, too */
+ * data, bytes    in host memory, copied by vkattn_layer_create, and how many bytes lie there: at least those of the tensor; or NULL and
+ *                0, and:
+ * region         of a storage buffer that holds the weight, which is read there: it must outlive the layer and all that uses it, and be
+ *                written before a plan of the layer runs; its offset is a multiple of 16. Where the facts say
+ *                buffers_have_addresses, the buffer needs VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT */
 typedef struct vkattn_weight {
     const char *name;
     vkattn_tensor tensor;
     const void *data;
-    VkBuffer buffer;
-    VkDeviceSize buffer_offset;
+    uint64_t bytes;
+    vkattn_region region;
 } vkattn_weight;
 
 typedef struct vkattn_layer_opaque *vkattn_layer;
@@ -174,7 +173,7 @@ typedef struct vkattn_layer_opaque *vkattn_layer;
 VKATTN_API vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,
                                              const vkattn_weight *weights, uint32_t weight_count, vkattn_layer *layer);
 
-/* Destroys a layer. NULL is ignored. Destroy its plans first. */
+/* Destroys a layer, whose plans keep what they need of it. NULL is ignored. */
 VKATTN_API void vkattn_layer_destroy(vkattn_layer layer);
 
 /* ------------------------------------------------------------------------------------------------ caches */
@@ -210,8 +209,8 @@ typedef enum vkattn_scaling {
  *             of values that are a part of the keys, NONE. Appends to the cache, and layers that attend it, follow; attention over
  *             its parts binds VKATTN_CACHE_KEY_SCALES and VKATTN_CACHE_VALUE_SCALES. Not for COMPRESSED_KV, and of MLA the absorbed
  *             form alone
- * key_scales, value_scales   of TENSOR a number, of HEAD one of each KV head; finite and above 0; read here and kept. Else not
- *             read */
+ * key_scales, key_scale_count, value_scales, value_scale_count   of TENSOR a number, of HEAD one of each KV head; finite and above
+ *             0; read here and kept. Else NULL and 0 */
 typedef struct vkattn_cache_info {
     VKATTN_STRUCT_SIZE(vkattn_cache_info);
     vkattn_layer layer;
@@ -229,7 +228,9 @@ typedef struct vkattn_cache_info {
     vkattn_scaling key_scaling;
     vkattn_scaling value_scaling;
     const float *key_scales;
+    uint32_t key_scale_count;
     const float *value_scales;
+    uint32_t value_scale_count;
 } vkattn_cache_info;
 
 typedef enum vkattn_cache_part {
@@ -248,7 +249,7 @@ typedef enum vkattn_cache_part {
 VKATTN_API vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_info *info,
                                              vkattn_cache *cache);
 
-/* Destroys a cache. NULL is ignored. Destroy the plans that name it first; nothing may be pending. */
+/* Destroys a cache, which the plans that name it keep. NULL is ignored. */
 VKATTN_API void vkattn_cache_destroy(vkattn_cache cache);
 
 /* Returns the bytes of device memory. 0 for NULL. */
@@ -257,14 +258,13 @@ VKATTN_API uint64_t vkattn_cache_bytes(vkattn_cache cache);
 /* Returns the pages that no sequence holds. 0 for NULL, and without pages. */
 VKATTN_API uint32_t vkattn_cache_free_pages(vkattn_cache cache);
 
-/* Writes the tokens that each sequence holds as far as the host has counted.
- * count: in, the room in lengths; out, the number of sequences. lengths may be NULL */
-VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t *lengths);
+/* Writes the tokens that each sequence holds as far as the host has counted; count: its batch. */
+VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths, uint32_t count);
 
 /* Counts an append, and gives pages to the sequences that need them, before the commands that make it are submitted.
  * count, tokens: how many tokens each sequence gets, 0 for none; count 1: all of them as many. If the commands are not
  * submitted then, vkattn_cache_rewind takes it back
- * Fails with VKATTN_ERROR_INVALID_ARGUMENT, and changes nothing, if a sequence has no room or too few pages are free:
+ * Fails with VKATTN_ERROR_NO_ROOM, and changes nothing, if a sequence has no room or too few pages are free:
  * nothing must then be submitted. vkattn_run and vkattn_submit call it themselves where every sequence gets as many
  * tokens; with cu_seqlens, whose numbers are on the device, call it before each of them with just these numbers. After
  * vkattn_record, call it before each submission. A page that other sequences share is copied before it is written.
@@ -290,9 +290,10 @@ VKATTN_API vkattn_result vkattn_cache_share_prefix(vkattn_cache cache, uint32_t 
 VKATTN_API vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint32_t sequence, float *values,
                                            uint64_t count);
 
-/* Gives the layout and the buffer of a part, at offset 0, to bind it in plans of the operators. Owned by the cache. */
+/* Gives the layout and the region of a part, to bind it in plans of the operators; NULL of either is ignored. The buffer is the
+ * cache's: a plan that binds it does not keep the cache. */
 VKATTN_API vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor,
-                                             VkBuffer *buffer);
+                                             vkattn_region *region);
 
 /* Tokens to append to a cache after what each sequence holds, without a layer.
  *
@@ -311,8 +312,7 @@ typedef struct vkattn_cache_append_desc {
     uint32_t max_seqlen;
 } vkattn_cache_append_desc;
 
-/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan must be destroyed before the
- * cache. Attention after it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
+/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan keeps the cache. Attention after it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
  * NULL. */
 VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
                                                   vkattn_plan *plan);
@@ -380,20 +380,19 @@ typedef struct vkattn_layer_call {
     vkattn_tensor cu_seqlens;
     uint32_t max_seqlen;
     vkattn_tensor norm_weight;
-    float norm_epsilon;
+    vkattn_optional_float norm_epsilon;
     vkattn_type intermediate_type;
 } vkattn_layer_call;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
 
-/* Writes the workspace that such a call takes on this device, exactly as vkattn_requirements says it of the plan,
- * without the layer: its weights are only thought of. Where it matters whether there is a bias, which it does of
- * VKATTN_MLA_ABSORB alone (see there), writes the more of the two; of quantised weights, with which CPU drivers normalise few tokens
- * in other kernels, it may write more than the plan takes. Compiles, tests and allocates nothing: a kernel that
- * the self-test has not judged yet is taken to pass. */
-VKATTN_API vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
-                                                const vkattn_layer_call *call, uint64_t *workspace_bytes);
+/* Fills in what a plan of such a call would take on this device, without the layer: its weights are only thought of. Where it matters
+ * whether there is a bias, which it does of VKATTN_MLA_ABSORB alone (see there), says the more of the two; of quantised weights, with
+ * which CPU drivers normalise few tokens in other kernels, it may be more than the plan takes. Compiles, tests and allocates nothing: a
+ * kernel that the self-test has not judged yet is taken to pass. */
+VKATTN_API vkattn_result vkattn_layer_measure(vkattn_context context, const vkattn_layer_config *config,
+                                              const vkattn_layer_call *call, vkattn_measure *measure);
 
 #ifdef __cplusplus
 }

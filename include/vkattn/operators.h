@@ -3,7 +3,7 @@
 #ifndef VKATTN_OPERATORS_H
 #define VKATTN_OPERATORS_H
 
-#include <vkattn/core.h>
+#include <vkattn/plans.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,7 +35,7 @@ typedef enum vkattn_activation {
  *             x / sqrt(mean(x^2) + norm_epsilon) * norm_weight (Zhang and Sennrich, 2019). Few rows are normalised by the product
  *             itself where that is faster than a dispatch and a barrier; many are in the workspace, in the input's type. Not for
  *             vkattn_tune_linear; bound as VKATTN_ROLE_NORM_WEIGHT
- * norm_epsilon  0 means 1e-6; for none at all give 1e-37
+ * norm_epsilon  finite and at least 0; left out: 1e-6
  * F32, F16 or BF16 each; weight also a quantised type of which vkattn_type_info says that weights may have it, as GGUF
  * files hold it: in is then a multiple of its block, and so are the strides and the offset. */
 typedef struct vkattn_linear_desc {
@@ -48,7 +48,7 @@ typedef struct vkattn_linear_desc {
     vkattn_tensor output;
     vkattn_activation activation;
     vkattn_tensor norm_weight;
-    float norm_epsilon;
+    vkattn_optional_float norm_epsilon;
 } vkattn_linear_desc;
 
 /* Plans one product. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
@@ -57,9 +57,13 @@ VKATTN_API vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn
 /* Measures which shader and which tiles are the fastest for a product on this device, as vkattn_tune does for attention.
  * Products of such layers (the same features, types and alignment; rows up to the same power of two) take the fastest
  * from then on, those of vkattn_layer_plan too, in this context and, through vkattn_context_save, in later ones.
- * count, candidates, stride: as vkattn_tune's. */
-VKATTN_API vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
-                                            vkattn_candidate *candidates, size_t stride);
+ * candidates: as vkattn_tune's. */
+VKATTN_API vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc,
+                                            vkattn_list *candidates);
+
+/* The same as vkattn_attention_measure. */
+VKATTN_API vkattn_result vkattn_linear_measure(vkattn_context context, const vkattn_linear_desc *desc,
+                                               vkattn_measure *measure);
 
 typedef enum vkattn_norm_kind {
     VKATTN_NORM_RMS = 0,   /* Zhang and Sennrich, 2019 */
@@ -76,7 +80,7 @@ typedef enum vkattn_norm_kind {
  *          OLMo 2); bound as VKATTN_ROLE_RESIDUAL
  * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the input or the residual, bound to the same place with
  *          the same layout and type
- * epsilon  0 means 1e-6 for RMS, 1e-5 for LAYER; for none at all give 1e-37
+ * epsilon  finite and at least 0; left out: 1e-6 for RMS, 1e-5 for LAYER
  * F32, F16 or BF16 each. */
 typedef struct vkattn_norm_desc {
     VKATTN_STRUCT_SIZE(vkattn_norm_desc);
@@ -85,7 +89,7 @@ typedef struct vkattn_norm_desc {
     vkattn_tensor bias;
     vkattn_tensor output;
     vkattn_norm_kind kind;
-    float epsilon;
+    vkattn_optional_float epsilon;
     vkattn_tensor residual;
 } vkattn_norm_desc;
 
@@ -113,7 +117,7 @@ VKATTN_API vkattn_result vkattn_embedding_plan(vkattn_context context, const vka
  * NaN is greater than all numbers, as in PyTorch. The same bits every time. k = 1 alone: argmax, below, is faster.
  *
  * input    [B,L,N], F32, F16 or BF16, last stride 1; bound as VKATTN_ROLE_INPUT
- * values   [B,L,k], F32, F16 or BF16, last stride 1; bound as VKATTN_ROLE_OUTPUT. May be absent
+ * values   [B,L,k], F32, F16 or BF16, last stride 1; bound as VKATTN_ROLE_VALUES. May be absent
  * indices  [B,L,k] I32, contiguous; bound as VKATTN_ROLE_INDICES. May be absent beside values
  * k is that of values and indices: at least 1, at most N and 2048. */
 typedef struct vkattn_top_k_desc {
@@ -131,7 +135,7 @@ VKATTN_API vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_
  *
  * input    [B,L,N], last stride 1, B * L at most 2^29; F32, F16 or BF16; bound as VKATTN_ROLE_INPUT
  * tokens   [B,L] I32, any strides; bound as VKATTN_ROLE_TOKENS
- * values   [B,L] F32, any strides, optional: the greatest themselves; bound as VKATTN_ROLE_OUTPUT */
+ * values   [B,L] F32, any strides, optional: the greatest themselves; bound as VKATTN_ROLE_VALUES */
 typedef struct vkattn_argmax_desc {
     VKATTN_STRUCT_SIZE(vkattn_argmax_desc);
     vkattn_tensor input;

@@ -2,7 +2,7 @@
 #ifndef VKATTN_PROGRAMS_H
 #define VKATTN_PROGRAMS_H
 
-#include <vkattn/core.h>
+#include <vkattn/plans.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +36,7 @@ typedef struct vkattn_program_info {
  *                  what none has read, may run side by side
  * submissions      of one replay: 1, or more where VKATTN_TRAIT_MAX_DISPATCH_MEGAFLOPS divides the work */
 typedef struct vkattn_program_report {
+    VKATTN_STRUCT_SIZE(vkattn_program_report);
     uint64_t workspace_bytes;
     uint32_t plans;
     uint32_t dispatches;
@@ -51,14 +52,14 @@ typedef struct vkattn_program_report {
  * A replay of plans that append to a vkattn_cache counts their tokens on the host, as vkattn_run does, of all plans
  * before anything is computed; packed tokens (cu_seqlens) are counted by the caller before each replay.
  *
- * Ownership: the program keeps its plans, which may be destroyed once it is made. Buffers that are bound, layers and
- * caches must live as long as the program, and as its replays. Two buffers that are bound must not share memory: what
+ * Ownership: the program keeps its plans, and by them layers, caches and variants, which may be destroyed once it is made. Buffers
+ * that are bound must live as long as the program, and as its replays. Two buffers that are bound must not share memory: what
  * has to wait for what is found by buffers and ranges. */
 VKATTN_API vkattn_result vkattn_program_create(vkattn_context context, const vkattn_program_info *info,
                                                vkattn_program *program);
 
-/* Writes what a program is made of; size: sizeof *report. NULL of either is ignored. */
-VKATTN_API void vkattn_program_get_report(vkattn_program program, vkattn_program_report *report, size_t size);
+/* Fills in what a program is made of. */
+VKATTN_API vkattn_result vkattn_program_get_report(vkattn_program program, vkattn_program_report *report);
 
 /* Replays the program on the context's queue and waits. gpu_ms: as vkattn_run's. */
 VKATTN_API vkattn_result vkattn_program_run(vkattn_program program, double *gpu_ms);

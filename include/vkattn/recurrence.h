@@ -65,7 +65,7 @@ typedef struct vkattn_recurrent_states {
  * states        [states,Hv,Dk,Dv] each
  * cu_seqlens_q  I32 [sequences + 1] contiguous, optional: the tensors are packed, [1,H,total,D]; bound as VKATTN_ROLE_CU_SEQLENS_Q
  * max_seqlen_q  of packed sequences the longest; 0: not known. Longer ones are cut there
- * scale         0: 1/sqrt(Dk)
+ * scale         finite; left out: 1/sqrt(Dk)
  * qk_l2norm     1: queries and keys are first divided by sqrt(sum of squares + 1e-6) */
 typedef struct vkattn_linear_attention_desc {
     VKATTN_STRUCT_SIZE(vkattn_linear_attention_desc);
@@ -80,7 +80,7 @@ typedef struct vkattn_linear_attention_desc {
     uint32_t max_seqlen_q;
     vkattn_linear_attention_rule rule;
     vkattn_linear_attention_form form;
-    float scale;
+    vkattn_optional_float scale;
     uint32_t qk_l2norm;
 } vkattn_linear_attention_desc;
 
@@ -123,7 +123,7 @@ VKATTN_API vkattn_result vkattn_causal_conv1d_plan(vkattn_context context, const
  * weight   [N] contiguous; bound as VKATTN_ROLE_WEIGHT
  * output   [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be the input or the gate, bound to the same place with the same
  *          layout and type
- * epsilon  0 means 1e-6; for none at all give 1e-37
+ * epsilon  finite and at least 0; left out: 1e-6
  * F32, F16 or BF16 each. Heads of [B,H,L,N] are rows: [B*H,L,N], or with strides. */
 typedef struct vkattn_gated_rms_norm_desc {
     VKATTN_STRUCT_SIZE(vkattn_gated_rms_norm_desc);
@@ -131,7 +131,7 @@ typedef struct vkattn_gated_rms_norm_desc {
     vkattn_tensor gate;
     vkattn_tensor weight;
     vkattn_tensor output;
-    float epsilon;
+    vkattn_optional_float epsilon;
 } vkattn_gated_rms_norm_desc;
 
 /* Plans one gated norm. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

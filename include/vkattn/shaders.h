@@ -3,7 +3,7 @@
 #ifndef VKATTN_SHADERS_H
 #define VKATTN_SHADERS_H
 
-#include <vkattn/core.h>
+#include <vkattn/plans.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -41,7 +41,8 @@ typedef enum vkattn_variant_functions {
  *
  * module   vkattn's name of it, for instance "flash"
  * accept   called with the module's words, which are copied
- * refuse   called with one line that says why it cannot be compiled; calling neither refuses it, too
+ * refuse   called with one line that says why it cannot be compiled, "NAME:LINE:COLUMN: what" where a place in functions is at fault:
+ *          vkattn_failure then has it; calling neither refuses it, too
  * result   the first argument of both */
 typedef struct vkattn_variant_request {
     const char *module;

@@ -103,13 +103,72 @@ inline void require_constructed(vkattn_result) {}
 
 #endif
 
+// What a call has found: structures with their texts, which belong to the list.
+template <typename Structure>
+class List {
+  public:
+    // An empty list.
+    List() = default;
+    // Takes ownership of a list of such structures made by the C functions.
+    explicit List(vkattn_list owned) : handle_(owned) {}
+
+    std::size_t size() const noexcept { return vkattn_list_count(get()); }
+    bool empty() const noexcept { return size() == 0; }
+    const Structure &operator[](std::size_t index) const noexcept {
+        return *static_cast<const Structure *>(vkattn_list_get(get(), static_cast<std::uint32_t>(index)));
+    }
+    const Structure &front() const noexcept { return (*this)[0]; }
+    const Structure &back() const noexcept { return (*this)[size() - 1]; }
+
+    class Iterator {
+      public:
+        using value_type = Structure;
+        using difference_type = std::ptrdiff_t;
+        Iterator() = default;
+        Iterator(const List &list, std::size_t index) : list_(&list), index_(index) {}
+        const Structure &operator*() const noexcept { return (*list_)[index_]; }
+        const Structure *operator->() const noexcept { return &(*list_)[index_]; }
+        Iterator &operator++() noexcept {
+            ++index_;
+            return *this;
+        }
+        Iterator operator++(int) noexcept {
+            Iterator before = *this;
+            ++*this;
+            return before;
+        }
+        bool operator==(const Iterator &other) const noexcept { return index_ == other.index_; }
+
+      private:
+        const List *list_ = nullptr;
+        std::size_t index_ = 0;
+    };
+    Iterator begin() const noexcept { return {*this, 0}; }
+    Iterator end() const noexcept { return {*this, size()}; }
+
+    // Returns the C handle, owned by this object.
+    vkattn_list get() const noexcept { return handle_.get(); }
+
+  private:
+    struct Destroy {
+        void operator()(vkattn_list list) const noexcept { vkattn_list_destroy(list); }
+    };
+    std::unique_ptr<std::remove_pointer_t<vkattn_list>, Destroy> handle_;
+};
+
+namespace detail {
+// The list that make(vkattn_list *) gives.
+template <typename Structure, typename Make>
+Returned<List<Structure>> list(const Make &make) {
+    vkattn_list made = nullptr;
+    const vkattn_result result = make(&made);
+    return returned(result, List<Structure>(made));
+}
+} // namespace detail
+
 // What the types are that tensors are stored in, in the order of their numbers.
-inline std::vector<vkattn_type_info> enumerate_types() {
-    std::uint32_t count = 0;
-    detail::require_constructed(vkattn_enumerate_types(&count, nullptr, 0));
-    std::vector<vkattn_type_info> types(count);
-    detail::require_constructed(vkattn_enumerate_types(&count, types.data(), sizeof(vkattn_type_info)));
-    return types;
+inline Returned<List<vkattn_type_info>> enumerate_types() {
+    return detail::list<vkattn_type_info>(vkattn_enumerate_types);
 }
 
 // Describes a tensor: sizes and strides outermost first, strides and offset in elements; no strides means contiguous.
@@ -133,26 +192,19 @@ inline vkattn_tensor tensor(vkattn_type type, std::initializer_list<std::uint64_
     return tensor(type, std::span(shape.begin(), shape.size()), std::span(strides.begin(), strides.size()), offset);
 }
 
-// Names a contiguous weight in host memory, for a layer to copy.
-inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, const void *data) {
-    return {name, layout, data, VK_NULL_HANDLE, 0};
+// Names a contiguous weight in host memory, of so many bytes, for a layer to copy.
+inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, const void *data, std::uint64_t bytes) {
+    return {name, layout, data, bytes, {}};
 }
 // The same of one in a storage buffer, for a layer to read there.
-inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, VkBuffer buffer, VkDeviceSize offset_bytes) {
-    return {name, layout, nullptr, buffer, offset_bytes};
+inline vkattn_weight weight(const char *name, const vkattn_tensor &layout, const vkattn_region &region) {
+    return {name, layout, nullptr, 0, region};
 }
 
 // Lists every Vulkan device with its facts, in the order of the loader. Throws Error if there is no Vulkan loader.
-inline Returned<std::vector<vkattn_device_facts>> devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr) {
-    std::uint32_t count = 0;
-    vkattn_result result =
-        vkattn_enumerate_devices(get_instance_proc_addr, &count, nullptr, sizeof(vkattn_device_facts));
-    std::vector<vkattn_device_facts> facts(count);
-    if (result == VKATTN_SUCCESS && count != 0)
-        result = vkattn_enumerate_devices(get_instance_proc_addr, &count, facts.data(), sizeof(vkattn_device_facts));
-    // A device may have been unplugged between the two calls.
-    facts.resize(std::min<std::size_t>(facts.size(), count));
-    return detail::returned(result, std::move(facts));
+inline Returned<List<vkattn_device_facts>> devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr = nullptr) {
+    return detail::list<vkattn_device_facts>(
+        [&](vkattn_list *found) { return vkattn_enumerate_devices(get_instance_proc_addr, found); });
 }
 
 // A contiguous range of values that may be copied byte by byte: a vector, an array, a span.
@@ -164,13 +216,13 @@ concept ValueRange = std::ranges::contiguous_range<Range> && std::ranges::sized_
 template <typename Range>
 concept LastingRange = ValueRange<Range> && std::ranges::borrowed_range<Range>;
 
-// A part of a cache: its layout, and the buffer that the cache owns.
+// A part of a cache: its layout, and where it lies in a buffer that the cache owns.
 struct CacheTensor {
     vkattn_tensor layout;
-    VkBuffer buffer;
+    vkattn_region region;
 };
 
-// A storage buffer on the device. Must be destroyed before its context, and after the device has finished with it.
+// A storage buffer on the device. Must be destroyed after the device has finished with it.
 class Buffer {
   public:
     // An empty object, which tests false: to be assigned to.
@@ -207,6 +259,13 @@ class Buffer {
 
     // Returns the Vulkan handle, owned by the buffer.
     VkBuffer vulkan() const noexcept { return vkattn_buffer_handle(get()); }
+    // Returns all of the buffer from offset_bytes on.
+    vkattn_region region(VkDeviceSize offset_bytes = 0) const noexcept {
+        vkattn_region whole = vkattn_buffer_region(get());
+        whole.offset = offset_bytes;
+        whole.bytes -= std::min(whole.bytes, offset_bytes);
+        return whole;
+    }
 
     // Returns the C handle, owned by this object.
     vkattn_buffer get() const noexcept { return handle_.get(); }
@@ -224,17 +283,17 @@ class Buffer {
     std::unique_ptr<std::remove_pointer_t<vkattn_buffer>, Destroy> handle_;
 };
 
-// Says that a role's tensor lies in a buffer, in `bytes` bytes from offset_bytes on (a multiple of 16).
+// Says where a role's tensor lies.
+inline vkattn_binding bind(vkattn_role role, const vkattn_region &region) { return {role, region}; }
 inline vkattn_binding bind(vkattn_role role, VkBuffer buffer, VkDeviceSize offset_bytes, VkDeviceSize bytes) {
-    return {role, buffer, offset_bytes, bytes};
+    return {role, {buffer, offset_bytes, bytes}};
 }
-// The same of vkattn's own buffer; bytes 0: to its end.
-inline vkattn_binding bind(vkattn_role role, const Buffer &buffer, VkDeviceSize offset_bytes = 0,
-                           VkDeviceSize bytes = 0) {
-    return {role, buffer.vulkan(), offset_bytes, bytes};
+// The same of vkattn's own buffer, from offset_bytes on.
+inline vkattn_binding bind(vkattn_role role, const Buffer &buffer, VkDeviceSize offset_bytes = 0) {
+    return {role, buffer.region(offset_bytes)};
 }
 // The same of a part of a cache.
-inline vkattn_binding bind(vkattn_role role, const CacheTensor &part) { return {role, part.buffer, 0, 0}; }
+inline vkattn_binding bind(vkattn_role role, const CacheTensor &part) { return {role, part.region}; }
 
 // What a submission waits for and signals. The spans must live until it is submitted.
 inline vkattn_sync sync(std::span<const vkattn_semaphore> waits, std::span<const vkattn_semaphore> signals) {
@@ -243,57 +302,6 @@ inline vkattn_sync sync(std::span<const vkattn_semaphore> waits, std::span<const
             .signals = signals.data(),
             .signal_count = static_cast<std::uint32_t>(signals.size())};
 }
-
-// A check of the self-test, see vkattn_check.
-struct Check {
-    std::string name;
-    bool passed;
-    std::string reason; // "" if passed
-    double milliseconds;
-    std::uint32_t check_count; // of the whole self-test, as far as is known
-};
-
-// One way of computing a problem, see vkattn_candidate.
-struct Candidate {
-    vkattn_kernel kernel;
-    std::string tile;
-    double milliseconds;
-    bool kept;
-    std::string reason; // "" if it can be used
-};
-
-// What a kernel would make of a problem, see vkattn_option.
-struct Option {
-    vkattn_kernel kernel;
-    bool chosen;
-    std::uint32_t dispatches;
-    std::string shape;
-    std::string obstacle; // "" if it can serve
-};
-
-namespace detail {
-inline Check owned(const vkattn_check &check) {
-    return {check.name, check.passed != 0, check.reason, check.milliseconds, check.check_count};
-}
-inline Candidate owned(const vkattn_candidate &tried) {
-    return {tried.kernel, tried.tile, tried.milliseconds, tried.kept != 0, tried.reason};
-}
-inline Option owned(const vkattn_option &option) {
-    return {option.kernel, option.chosen != 0, option.dispatches, option.shape, option.obstacle};
-}
-
-// What fill(count, results) writes, at most `most` of them, with texts of their own.
-template <typename Structure, typename Fill>
-auto list(std::size_t most, const Fill &fill) {
-    std::vector<Structure> filled(most);
-    auto count = static_cast<std::uint32_t>(most);
-    const vkattn_result result = fill(&count, filled.data());
-    filled.resize(result == VKATTN_SUCCESS ? std::min<std::size_t>(count, most) : 0);
-    std::vector<decltype(owned(filled.front()))> all;
-    for (const Structure &each : filled) all.push_back(owned(each));
-    return returned(result, std::move(all));
-}
-} // namespace detail
 
 // What plans need that are recorded one after the other, with a barrier before each: one workspace for all, descriptors for each.
 inline vkattn_requirements together(std::span<const vkattn_requirements> plans) {
@@ -330,15 +338,21 @@ class Plan {
     // Returns what recording needs: workspace bytes, descriptors.
     vkattn_requirements requirements() const {
         vkattn_requirements needed{};
-        vkattn_plan_requirements(get(), &needed, sizeof needed);
+        vkattn_plan_requirements(get(), &needed);
         return needed;
     }
 
     // Returns the kernel taken, and why. The strings belong to the plan.
     vkattn_report report() const {
         vkattn_report chosen{};
-        vkattn_plan_report(get(), &chosen, sizeof chosen);
+        vkattn_plan_report(get(), &chosen);
         return chosen;
+    }
+
+    // Lists what it binds, the workspace too.
+    Returned<List<vkattn_plan_binding>> bindings() const {
+        return detail::list<vkattn_plan_binding>(
+            [&](vkattn_list *found) { return vkattn_plan_bindings(get(), found); });
     }
 
     // Returns what the driver's compiler made of the plan's pipelines; the context must capture shaders. Belongs to the
@@ -400,8 +414,7 @@ inline vkattn_bound_plan bind(const Plan &plan, std::span<const vkattn_binding> 
     return {plan.get(), bindings.data(), static_cast<std::uint32_t>(bindings.size())};
 }
 
-// Plans that were recorded as one, to be replayed with what their buffers hold then. Keeps its plans; buffers, layers and
-// caches must outlive it, and it must be destroyed before its context.
+// Plans that were recorded as one, to be replayed with what their buffers hold then. Keeps its plans; buffers must outlive it.
 class Program {
   public:
     // An empty object, which tests false: to be assigned to.
@@ -412,7 +425,7 @@ class Program {
     // Returns what it is made of: dispatches, barriers, workspace.
     vkattn_program_report report() const {
         vkattn_program_report made{};
-        vkattn_program_get_report(get(), &made, sizeof made);
+        vkattn_program_get_report(get(), &made);
         return made;
     }
 
@@ -437,7 +450,7 @@ class Program {
     std::unique_ptr<std::remove_pointer_t<vkattn_program>, Destroy> handle_;
 };
 
-// A layer with its weights on the device. Immutable; must be destroyed after its plans and before its context.
+// A layer with its weights on the device. Immutable; its plans keep it.
 class Layer {
   public:
     // An empty object, which tests false: to be assigned to.
@@ -479,16 +492,17 @@ class Cache {
     std::uint64_t bytes() const { return vkattn_cache_bytes(get()); }
     // The tokens that each sequence holds.
     Returned<std::vector<std::uint32_t>> lengths() const {
-        std::uint32_t count = 0;
-        vkattn_result result = vkattn_cache_lengths(get(), &count, nullptr);
-        std::vector<std::uint32_t> held(count);
-        if (result == VKATTN_SUCCESS) result = vkattn_cache_lengths(get(), &count, held.data());
+        vkattn_tensor layout{};
+        vkattn_result result = vkattn_cache_tensor(get(), VKATTN_CACHE_LENGTHS, &layout, nullptr);
+        std::vector<std::uint32_t> held(layout.shape[0]);
+        if (result == VKATTN_SUCCESS)
+            result = vkattn_cache_lengths(get(), held.data(), static_cast<std::uint32_t>(held.size()));
         return detail::returned(result, std::move(held));
     }
-    // The layout and the buffer of a part, to bind it in plans of the operators.
+    // The layout and the region of a part, to bind it in plans of the operators.
     Returned<CacheTensor> tensor(vkattn_cache_part part) const {
         CacheTensor found{};
-        const vkattn_result result = vkattn_cache_tensor(get(), part, &found.layout, &found.buffer);
+        const vkattn_result result = vkattn_cache_tensor(get(), part, &found.layout, &found.region);
         return detail::returned(result, found);
     }
     // Of a cache with pages: those that no sequence holds.
@@ -523,7 +537,7 @@ class Cache {
     std::unique_ptr<std::remove_pointer_t<vkattn_cache>, Destroy> handle_;
 };
 
-// Functions of the user's own in every kernel, see variants.h. Must be destroyed before its context; plans that were made with it
+// Functions of the user's own in every kernel, see variants.h. Plans that were made with it
 // stay as they are. jit.hpp makes one of text.
 class Variant {
   public:
@@ -555,7 +569,7 @@ class Variant {
     std::unique_ptr<std::remove_pointer_t<vkattn_variant>, Destroy> handle_;
 };
 
-// A Vulkan device in use. May be used from many threads at once; must outlive all that is made with it.
+// A Vulkan device in use. May be used from many threads at once; what is made with it keeps it.
 class Context {
   public:
     // An empty object, which tests false: to be assigned to.
@@ -574,7 +588,7 @@ class Context {
     Returned<vkattn_device_facts> facts() const && = delete;
     Returned<vkattn_device_facts> facts() const & {
         vkattn_device_facts known{};
-        const vkattn_result result = vkattn_context_facts(get(), &known, sizeof known);
+        const vkattn_result result = vkattn_context_facts(get(), &known);
         return detail::returned(result, known);
     }
 
@@ -589,7 +603,7 @@ class Context {
             if (result != VKATTN_SUCCESS) break;
             data.resize(bytes);
             result = vkattn_context_save(get(), &bytes, data.data());
-        } while (result == VKATTN_ERROR_INVALID_ARGUMENT);
+        } while (result == VKATTN_ERROR_NO_ROOM);
         data.resize(result == VKATTN_SUCCESS ? bytes : 0); // it may also have shrunk
         return detail::returned(result, std::move(data));
     }
@@ -597,29 +611,27 @@ class Context {
     // What the context's tune_budget_ms has gone into so far.
     Returned<vkattn_tune_budget_report> tune_budget() const {
         vkattn_tune_budget_report report{};
-        const vkattn_result result = vkattn_context_tune_budget(get(), &report, sizeof report);
+        const vkattn_result result = vkattn_context_tune_budget(get(), &report);
         return detail::returned(result, report);
     }
 
     // Checks the numbers of every kernel; what fails is off for this context.
-    Returned<std::vector<Check>> self_test() const {
-        return detail::list<vkattn_check>(VKATTN_MAX_CHECKS, [&](std::uint32_t *count, vkattn_check *checks) {
-            return vkattn_self_test(get(), count, checks, sizeof *checks);
-        });
+    Returned<List<vkattn_check>> self_test() const {
+        return detail::list<vkattn_check>(
+            [&](vkattn_list *checks) { return vkattn_self_test(get(), nullptr, nullptr, checks); });
     }
 
-    // The same, where one wants to see it go on: tell(const Check &) is called with each check, and may not throw.
+    // The same, where one wants to see it go on: tell(const vkattn_check &) is called with each check, and may not throw.
     template <typename Tell>
     Status self_test_each(Tell &&tell) const {
-        auto tell_owned = [&tell](const vkattn_check &each) { tell(detail::owned(each)); };
         const auto callback = [](void *user, const vkattn_check *each) {
-            (*static_cast<decltype(tell_owned) *>(user))(*each);
+            (*static_cast<std::remove_reference_t<Tell> *>(user))(*each);
         };
-        return check(vkattn_self_test_each(get(), callback, &tell_owned));
+        return check(vkattn_self_test(get(), callback, &tell, nullptr));
     }
 
-    // Waits until all is done that was submitted without a wait.
-    Status wait() const { return check(vkattn_wait(get())); }
+    // Waits until all is done that was submitted without a wait; fails with VKATTN_ERROR_TIMEOUT where it is not in time.
+    Status wait(std::uint64_t timeout_ns = UINT64_MAX) const { return check(vkattn_wait(get(), timeout_ns)); }
 
     // Creates a storage buffer of so many bytes, or none.
     Buffer buffer(std::uint64_t bytes) const { return Buffer(get(), bytes); }
@@ -672,10 +684,19 @@ class Context {
     }
 
     // What every kernel would make of an attention problem, or what stands in its way, the best first.
-    Returned<std::vector<Option>> explain(const vkattn_attention_desc &desc) const {
-        return detail::list<vkattn_option>(VKATTN_MAX_KERNELS, [&](std::uint32_t *count, vkattn_option *options) {
-            return vkattn_explain(get(), &desc, count, options, sizeof *options);
-        });
+    Returned<List<vkattn_option>> explain(const vkattn_attention_desc &desc) const {
+        return detail::list<vkattn_option>([&](vkattn_list *options) { return vkattn_explain(get(), &desc, options); });
+    }
+
+    // What a plan would take, without making it.
+    Returned<vkattn_measure> measure(const vkattn_attention_desc &desc) const {
+        return measured([&](vkattn_measure *taken) { return vkattn_attention_measure(get(), &desc, taken); });
+    }
+    Returned<vkattn_measure> measure(const vkattn_linear_desc &desc) const {
+        return measured([&](vkattn_measure *taken) { return vkattn_linear_measure(get(), &desc, taken); });
+    }
+    Returned<vkattn_measure> measure(const vkattn_layer_config &config, const vkattn_layer_call &call) const {
+        return measured([&](vkattn_measure *taken) { return vkattn_layer_measure(get(), &config, &call, taken); });
     }
 
     // Builds what plans of these problems need, on so many threads.
@@ -684,10 +705,10 @@ class Context {
     }
 
     // Measures the fastest way of computing an attention problem, for plans of such problems from then on.
-    Returned<std::vector<Candidate>> tune(const vkattn_attention_desc &desc) const { return tuned(vkattn_tune, desc); }
+    Returned<List<vkattn_candidate>> tune(const vkattn_attention_desc &desc) const { return tuned(vkattn_tune, desc); }
 
     // The same of a linear layer.
-    Returned<std::vector<Candidate>> tune(const vkattn_linear_desc &desc) const {
+    Returned<List<vkattn_candidate>> tune(const vkattn_linear_desc &desc) const {
         return tuned(vkattn_tune_linear, desc);
     }
 
@@ -732,13 +753,6 @@ class Context {
         return planned(vkattn_gated_rms_norm_plan, desc);
     }
 
-    // Bytes of workspace of a call of such a layer.
-    Returned<std::uint64_t> layer_workspace(const vkattn_layer_config &config, const vkattn_layer_call &call) const {
-        std::uint64_t bytes = 0;
-        const vkattn_result result = vkattn_layer_workspace(get(), &config, &call, &bytes);
-        return detail::returned(result, bytes);
-    }
-
     // Creates a layer from named weights in host memory, which may be freed afterwards.
     Layer layer(const vkattn_layer_config &config, std::span<const vkattn_weight> weights) const {
         return Layer(get(), config, weights);
@@ -756,13 +770,16 @@ class Context {
     }
 
     template <typename Desc>
-    Returned<std::vector<Candidate>> tuned(vkattn_result (*measure)(vkattn_context, const Desc *, std::uint32_t *,
-                                                                    vkattn_candidate *, std::size_t),
+    Returned<List<vkattn_candidate>> tuned(vkattn_result (*tune)(vkattn_context, const Desc *, vkattn_list *),
                                            const Desc &desc) const {
-        return detail::list<vkattn_candidate>(VKATTN_MAX_CANDIDATES,
-                                              [&](std::uint32_t *count, vkattn_candidate *candidates) {
-                                                  return measure(get(), &desc, count, candidates, sizeof *candidates);
-                                              });
+        return detail::list<vkattn_candidate>([&](vkattn_list *candidates) { return tune(get(), &desc, candidates); });
+    }
+
+    template <typename Fill>
+    static Returned<vkattn_measure> measured(const Fill &fill) {
+        vkattn_measure taken{};
+        const vkattn_result result = fill(&taken);
+        return detail::returned(result, taken);
     }
 
     template <typename Desc>

@@ -35,95 +35,143 @@
 #include "runtime/vulkan/submissions.hpp"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 using namespace vkattn;
 
 namespace {
 
-// The results of each thread's last call. Their texts stay until the thread's next such call, until so many other threads have
-// called, or until the context is destroyed. This is no thread_local: on mingw the memory of one is freed before its destructor
-// runs.
-template <class Result>
-class LastResults {
+// The facts of a device as an application is shown them, which stay as they are.
+class ShownDevice {
   public:
-    // Of the calling thread.
-    std::span<const Result> keep(std::vector<Result> results) {
-        const std::lock_guard lock(mutex_);
-        Kept &kept = by_thread_[std::this_thread::get_id()];
-        kept = {std::move(results), ++calls_};
-        const auto call_of = [](const auto &thread) { return thread.second.call; };
-        if (by_thread_.size() > kMostThreads) by_thread_.erase(std::ranges::min_element(by_thread_, {}, call_of));
-        return kept.results;
+    explicit ShownDevice(std::shared_ptr<const DeviceCaps> known)
+        : caps_(std::move(known)), kernels_(list_kernels(*caps_)) {
+        facts_ = *caps_;
+        facts_.struct_size = sizeof facts_;
+        facts_.half_workspaces = has_half_workspaces(*caps_);
+        facts_.matrix_shapes = caps_->matrix_shapes.data();
+        facts_.kernel_count = static_cast<uint32_t>(kernels_.size());
+        facts_.kernels = kernels_.data();
     }
+    const std::shared_ptr<const DeviceCaps> &caps() const { return caps_; }
+    const vkattn_device_facts &facts() const { return facts_; }
 
   private:
-    struct Kept {
-        std::vector<Result> results;
-        uint64_t call = 0; // when
-    };
-    static constexpr size_t kMostThreads = 1024; // threads that have ended stay among them: nobody says so
-
-    std::mutex mutex_;
-    std::map<std::thread::id, Kept> by_thread_;
-    uint64_t calls_ = 0;
+    std::shared_ptr<const DeviceCaps> caps_; // whose are the texts
+    std::vector<vkattn_kernel_support> kernels_;
+    vkattn_device_facts facts_{};
 };
 
 } // namespace
 
-struct vkattn_context_opaque {
-    explicit vkattn_context_opaque(const vkattn_context_info &info) : made(ready_context(info)), context(*made) {}
-    Usage usage{"context"};
-    std::unique_ptr<Context> made;
-    Context &context;
-    LastResults<Check> checks;
-    LastResults<Candidate> candidates;
-    LastResults<Explanation> options;
+// What was found, as the interface shows it.
+struct vkattn_list_opaque {
+    vkattn_list_opaque() = default;
+    vkattn_list_opaque(const vkattn_list_opaque &) = delete;
+    vkattn_list_opaque &operator=(const vkattn_list_opaque &) = delete;
+    virtual ~vkattn_list_opaque() = default;
+    virtual uint32_t count() const = 0;
+    virtual const void *get(uint32_t index) const = 0; // below count
 };
 
-// Objects that are made with a context use it until they are destroyed.
+namespace {
+
+vkattn_check public_form(const Check &check) {
+    return {check.name.c_str(), check.reason.empty() ? 1U : 0U, check.reason.c_str(), check.milliseconds,
+            check.check_count};
+}
+
+vkattn_candidate public_form(const Candidate &candidate) {
+    return {candidate.kernel, candidate.tile.c_str(), candidate.milliseconds, candidate.kept ? 1U : 0U,
+            candidate.reason.c_str()};
+}
+
+vkattn_option public_form(const Explanation &option) {
+    return {option.kernel, option.chosen ? 1U : 0U, option.dispatches, option.shape.c_str(), option.obstacle.c_str()};
+}
+
+vkattn_type_info public_form(const StoredType &type) { return type.info; }
+
+vkattn_plan_binding public_form(const vkattn_plan_binding &binding) { return binding; }
+
+vkattn_device_facts public_form(const std::unique_ptr<ShownDevice> &device) { return device->facts(); }
+
+// A list of what was found, which has the texts.
+template <class Found>
+class ListOf : public vkattn_list_opaque {
+  public:
+    explicit ListOf(std::vector<Found> found) : found_(std::move(found)) {
+        for (const Found &each : found_) shown_.push_back(public_form(each));
+    }
+    uint32_t count() const override { return static_cast<uint32_t>(shown_.size()); }
+    const void *get(uint32_t index) const override { return &shown_[index]; }
+
+  private:
+    std::vector<Found> found_;
+    std::vector<decltype(public_form(std::declval<const Found &>()))> shown_;
+};
+
+} // namespace
+
+// A context, for as long as anything that was made with it.
+struct ContextState {
+    explicit ContextState(const vkattn_context_info &info) : made(ready_context(info)), context(*made) {}
+    std::unique_ptr<Context> made;
+    Context &context;
+    std::mutex mutex; // of what was shown
+    std::vector<std::unique_ptr<ShownDevice>> shown;
+};
+
+// Each handle keeps the objects that its own needs, the context first: it goes last.
+struct vkattn_context_opaque {
+    explicit vkattn_context_opaque(const vkattn_context_info &info) : state(std::make_shared<ContextState>(info)) {}
+    Usage usage{"context"};
+    std::shared_ptr<ContextState> state;
+    Context &context = state->context;
+};
+
 struct vkattn_buffer_opaque {
-    vkattn_buffer_opaque(vkattn_context in, uint64_t bytes)
-        : context(in->usage), buffer(in->context, bytes, "vkattn buffer") {}
-    InUse context;
+    vkattn_buffer_opaque(std::shared_ptr<ContextState> in, uint64_t bytes)
+        : context(std::move(in)), buffer(context->context, bytes, "vkattn buffer") {}
+    std::shared_ptr<ContextState> context;
     Usage usage{"buffer"};
     Buffer buffer;
 };
 
 struct vkattn_plan_opaque {
-    vkattn_plan_opaque(vkattn_context in, std::unique_ptr<const Plan> made)
-        : context(in->usage), plan(std::move(made)) {}
-    InUse context;
+    vkattn_plan_opaque(std::shared_ptr<ContextState> in, std::unique_ptr<const Plan> made)
+        : context(std::move(in)), plan(std::move(made)) {}
+    std::shared_ptr<ContextState> context;
     Usage usage{"plan"};
-    std::shared_ptr<const Plan> plan; // programs keep it, too
+    std::shared_ptr<const Plan> plan; // programs and submissions keep it, too
     std::mutex mutex;                 // of shaders
     std::optional<ShaderReports> shaders;
 };
 
 struct vkattn_program_opaque {
-    vkattn_program_opaque(vkattn_context in, std::span<const BoundPlan> plans)
-        : context(in->usage), program(in->context, plans) {}
-    InUse context;
+    vkattn_program_opaque(std::shared_ptr<ContextState> in, std::span<const BoundPlan> plans)
+        : context(std::move(in)), program(context->context, plans) {}
+    std::shared_ptr<ContextState> context;
     Usage usage{"program"};
     Program program;
 };
 
 struct vkattn_layer_opaque {
-    vkattn_layer_opaque(vkattn_context in, const vkattn_layer_config &config, std::span<const vkattn_weight> weights)
-        : made_in(in), context(in->usage), layer(in->context, config, weights) {}
-    vkattn_context made_in;
-    InUse context;
+    vkattn_layer_opaque(std::shared_ptr<ContextState> in, const vkattn_layer_config &config,
+                        std::span<const vkattn_weight> weights)
+        : context(std::move(in)), layer(std::make_shared<Layer>(context->context, config, weights)) {}
+    std::shared_ptr<ContextState> context;
     Usage usage{"layer"};
-    Layer layer;
+    std::shared_ptr<Layer> layer;
 };
 
 struct vkattn_cache_opaque {
-    vkattn_cache_opaque(vkattn_context in, const CacheSizes &sizes) : context(in->usage), cache(in->context, sizes) {}
-    InUse context;
-    Cache cache;
+    vkattn_cache_opaque(std::shared_ptr<ContextState> in, const CacheSizes &sizes)
+        : context(std::move(in)), shared(std::make_shared<Cache>(context->context, sizes)) {}
+    std::shared_ptr<ContextState> context;
+    std::shared_ptr<Cache> shared;
+    Cache &cache = *shared;
     Usage &usage = cache.usage();
 };
 
@@ -167,69 +215,76 @@ vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan 
         const Desc given = sized(desc, "desc");
         PlanBuilder builder(context->context);
         build(builder, given);
-        return std::make_unique<vkattn_plan_opaque>(context, builder.build());
+        return std::make_unique<vkattn_plan_opaque>(context->state, builder.build());
     });
 }
 
-vkattn_check public_form(const Check &check) {
-    return {check.name.c_str(), check.reason.empty() ? 1U : 0U, check.reason.c_str(), check.milliseconds,
-            check.check_count};
-}
-
-vkattn_candidate public_form(const Candidate &candidate) {
-    return {candidate.kernel, candidate.tile.c_str(), candidate.milliseconds, candidate.kept ? 1U : 0U,
-            candidate.reason.c_str()};
-}
-
-vkattn_option public_form(const Explanation &option) {
-    return {option.kernel, option.chosen ? 1U : 0U, option.dispatches, option.shape.c_str(), option.obstacle.c_str()};
-}
-
-// Its reasons are those of caps, or static.
-vkattn_device_facts public_form(const DeviceCaps &caps) {
-    vkattn_device_facts facts = caps;
-    facts.half_workspaces = has_half_workspaces(caps);
-    list_kernels(caps, facts);
-    return facts;
-}
-
-// Writes what a call found into the room that the caller has for it, and counts what was written: there may be more than any
-// caller that was compiled earlier expects. The texts are those of last: see vkattn_check, vkattn_candidate and vkattn_option.
-template <class Result>
-void show(std::vector<Result> results, LastResults<Result> &last, uint32_t *count, void *to, size_t stride) {
-    using Public = decltype(public_form(std::declval<const Result &>()));
-    std::vector<Public> all;
-    for (const Result &result : last.keep(std::move(results))) all.push_back(public_form(result));
-    const uint32_t room = *count;
-    write_structures(std::span<const Public>(all), count, to, stride);
-    if (to != nullptr) *count = std::min(*count, room);
+// Lists what find() finds, where a list is wanted.
+template <class Find>
+vkattn_result list(vkattn_list *out, const char *name, Find &&find) {
+    return create(out, name, [&] { return std::make_unique<ListOf<typename decltype(find())::value_type>>(find()); });
 }
 
 // Tunes the problem that check(desc) makes of a description.
 template <class Desc, class Check>
-vkattn_result tune_with(vkattn_context context, const Desc *desc, uint32_t *count, vkattn_candidate *candidates,
-                        size_t stride, Check &&check) {
+vkattn_result tune_with(vkattn_context context, const Desc *desc, vkattn_list *candidates, Check &&check) {
+    if (candidates != nullptr) *candidates = nullptr;
     return guard([&] {
         require_given(context, "context");
-        const Desc given = sized(desc, "desc");
-        require_given(count, "count");
-        show(tune(context->context, check(given)), context->candidates, count, candidates, stride);
+        std::vector<Candidate> tried = tune(context->context, check(sized(desc, "desc")));
+        if (candidates != nullptr) *candidates = new ListOf<Candidate>(std::move(tried));
     });
 }
 
+// What a plan would take that build(PlanBuilder &) makes.
+template <class Build>
+vkattn_measure measured(Context &context, Build &&build) {
+    PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
+    build(builder);
+    const std::unique_ptr<const Plan> plan = builder.build();
+    return {.workspace_bytes = plan->workspace_bytes(), .dispatches = plan->dispatches(), .kernel = plan->kernel()};
+}
+
+// Measures what build(PlanBuilder &, const Desc &) makes of a description.
+template <class Desc, class Build>
+vkattn_result measure_plan(vkattn_context context, const Desc *desc, vkattn_measure *measure, Build &&build) {
+    return guard([&] {
+        require_given(context, "context");
+        const Desc given = sized(desc, "desc");
+        fill_in(measure, measured(context->context, [&](PlanBuilder &builder) { build(builder, given); }), "measure");
+    });
+}
+
+void plan_attention(PlanBuilder &builder, const vkattn_attention_desc &desc) {
+    const AttentionProblem problem = check_attention(desc);
+    add_attention(builder, problem, roles_of(problem));
+}
+
+vkattn_report report_of(const Plan &plan) {
+    return {.kernel = plan.kernel(),
+            .kernel_name = vkattn_kernel_name(plan.kernel()),
+            .reason = plan.reason().c_str(),
+            .dispatches = plan.dispatches()};
+}
+
 } // namespace
+
+uint32_t vkattn_list_count(vkattn_list list) { return list != nullptr ? list->count() : 0; }
+
+const void *vkattn_list_get(vkattn_list list, uint32_t index) {
+    return index < vkattn_list_count(list) ? list->get(index) : nullptr;
+}
+
+void vkattn_list_destroy(vkattn_list list) { delete list; }
+
+const char *vkattn_role_name(vkattn_role role) { return role_name(role); }
 
 const char *vkattn_version(void) {
     return STRINGIFY(VKATTN_VERSION_MAJOR) "." STRINGIFY(VKATTN_VERSION_MINOR) "." STRINGIFY(VKATTN_VERSION_PATCH);
 }
 
-vkattn_result vkattn_enumerate_types(uint32_t *count, vkattn_type_info *infos, size_t stride) {
-    return guard([&] {
-        require(count != nullptr, "count is NULL, expected room for the number of types");
-        std::vector<vkattn_type_info> all;
-        for (const StoredType &type : stored_types()) all.push_back(type.info);
-        write_structures(std::span<const vkattn_type_info>(all), count, infos, stride);
-    });
+vkattn_result vkattn_enumerate_types(vkattn_list *types) {
+    return list(types, "types", [] { return std::vector<StoredType>(stored_types().begin(), stored_types().end()); });
 }
 
 uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor) {
@@ -240,48 +295,53 @@ uint64_t vkattn_tensor_bytes(const vkattn_tensor *tensor) {
     return bytes;
 }
 
-vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr, uint32_t *count,
-                                       vkattn_device_facts *facts, size_t stride) {
-    return guard([&] {
-        require_given(count, "count");
-        std::vector<vkattn_device_facts> all;
-        for (const DeviceCaps &device : enumerate_devices(get_instance_proc_addr)) all.push_back(public_form(device));
-        write_structures(std::span<const vkattn_device_facts>(all), count, facts, stride);
+vkattn_result vkattn_enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr, vkattn_list *devices) {
+    return list(devices, "devices", [&] {
+        std::vector<std::unique_ptr<ShownDevice>> all;
+        for (DeviceCaps &device : enumerate_devices(get_instance_proc_addr))
+            all.push_back(std::make_unique<ShownDevice>(std::make_shared<const DeviceCaps>(std::move(device))));
+        return all;
     });
 }
 
-void vkattn_wanted_extensions(uint32_t *count, const char **names) {
-    if (count == nullptr) return;
+const char *const *vkattn_wanted_extensions(uint32_t *count) {
     const auto wanted = wanted_device_extensions();
-    if (names != nullptr) std::copy_n(wanted.begin(), std::min<size_t>(*count, wanted.size()), names);
-    *count = static_cast<uint32_t>(wanted.size());
+    if (count != nullptr) *count = static_cast<uint32_t>(wanted.size());
+    return wanted.data();
 }
 
 vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
-    return create(context, "context", [&] {
-        return std::make_unique<vkattn_context_opaque>(sized_or_default(info, "info"));
-    });
+    return create(context, "context",
+                  [&] { return std::make_unique<vkattn_context_opaque>(sized_or_default(info, "info")); });
 }
 
 void vkattn_context_destroy(vkattn_context context) { destroy(context); }
 
 void vkattn_withdraw_trials(void) { CrashJournal::withdraw_all(); }
 
-vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts, size_t size) {
+vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts) {
     return guard([&] {
         require_given(context, "context");
-        require_given(facts, "facts");
-        write_structure(public_form(context->context.shown_caps()), facts, size);
+        ContextState &state = *context->state;
+        const std::lock_guard lock(state.mutex);
+        std::shared_ptr<const DeviceCaps> caps = state.context.judged_caps();
+        if (state.shown.empty() || state.shown.back()->caps() != caps)
+            state.shown.push_back(std::make_unique<ShownDevice>(std::move(caps)));
+        fill_in(facts, state.shown.back()->facts(), "facts");
     });
 }
 
-vkattn_result vkattn_context_tune_budget(vkattn_context context, vkattn_tune_budget_report *report, size_t size) {
+vkattn_result vkattn_context_tune_budget(vkattn_context context, vkattn_tune_budget_report *report) {
     return guard([&] {
         require_given(context, "context");
-        require_given(report, "report");
         const TuningBudget::Report own = context->context.tunings().budget.report();
-        const vkattn_tune_budget_report shown{own.allowed, own.spent, own.measured, own.candidates, own.left_out};
-        write_structure(shown, report, size);
+        fill_in(report,
+                {.budget_ms = own.allowed,
+                 .spent_ms = own.spent,
+                 .classes = own.measured,
+                 .candidates = own.candidates,
+                 .left_out = own.left_out},
+                "report");
     });
 }
 
@@ -291,31 +351,27 @@ vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void 
         require_given(bytes, "bytes");
         const std::vector<std::byte> saved = save_state(context->context);
         if (data != nullptr) {
-            require(*bytes >= saved.size(), "bytes: ", *bytes, ", expected at least ", saved.size());
+            require_room(*bytes >= saved.size(), "bytes: ", *bytes, ", expected at least ", saved.size());
             std::ranges::copy(saved, static_cast<std::byte *>(data));
         }
         *bytes = saved.size();
     });
 }
 
-vkattn_result vkattn_self_test(vkattn_context context, uint32_t *count, vkattn_check *checks, size_t stride) {
+vkattn_result vkattn_self_test(vkattn_context context, vkattn_check_callback callback, void *user,
+                               vkattn_list *checks) {
+    if (checks != nullptr) *checks = nullptr;
     return guard([&] {
         require_given(context, "context");
-        require_given(count, "count");
         std::vector<Check> all;
-        self_test(context->context, [&](const Check &check) { all.push_back(check); });
-        show(std::move(all), context->checks, count, checks, stride);
-    });
-}
-
-vkattn_result vkattn_self_test_each(vkattn_context context, vkattn_check_callback callback, void *user) {
-    return guard([&] {
-        require_given(context, "context");
-        require_given(callback, "callback");
         self_test(context->context, [&](const Check &check) {
-            const vkattn_check each = public_form(check);
-            callback(user, &each);
+            if (callback != nullptr) {
+                const vkattn_check each = public_form(check);
+                callback(user, &each);
+            }
+            if (checks != nullptr) all.push_back(check);
         });
+        if (checks != nullptr) *checks = new ListOf<Check>(std::move(all));
     });
 }
 
@@ -335,7 +391,7 @@ vkattn_result vkattn_context_handles(vkattn_context context, VkInstance *instanc
 vkattn_result vkattn_buffer_create(vkattn_context context, uint64_t bytes, vkattn_buffer *buffer) {
     return create(buffer, "buffer", [&] {
         require_given(context, "context");
-        return std::make_unique<vkattn_buffer_opaque>(context, bytes);
+        return std::make_unique<vkattn_buffer_opaque>(context->state, bytes);
     });
 }
 
@@ -343,6 +399,11 @@ void vkattn_buffer_destroy(vkattn_buffer buffer) { destroy(buffer); }
 
 VkBuffer vkattn_buffer_handle(vkattn_buffer buffer) {
     return buffer == nullptr ? VK_NULL_HANDLE : buffer->buffer.handle();
+}
+
+vkattn_region vkattn_buffer_region(vkattn_buffer buffer) {
+    if (buffer == nullptr) return {};
+    return {buffer->buffer.handle(), 0, buffer->buffer.bytes()};
 }
 
 namespace {
@@ -393,22 +454,33 @@ vkattn_result vkattn_buffer_download(vkattn_buffer buffer, uint64_t offset, void
     });
 }
 
-vkattn_result vkattn_wait(vkattn_context context) {
+vkattn_result vkattn_wait(vkattn_context context, uint64_t timeout_ns) {
     return guard([&] {
         require_given(context, "context");
-        context->context.submissions().wait();
+        if (!context->context.submissions().wait(timeout_ns))
+            fail(VKATTN_ERROR_TIMEOUT, "timeout_ns: ", timeout_ns, " are over, and the device is not done");
     });
 }
 
-void vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements, size_t size) {
-    if (plan != nullptr && requirements != nullptr) write_structure(plan->plan->requirements(), requirements, size);
+vkattn_result vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements) {
+    return guard([&] {
+        require_given(plan, "plan");
+        fill_in(requirements, plan->plan->requirements(), "requirements");
+    });
 }
 
-void vkattn_plan_report(vkattn_plan plan, vkattn_report *report, size_t size) {
-    if (plan == nullptr || report == nullptr) return;
-    const Plan &own = *plan->plan;
-    const vkattn_report shown{own.kernel(), vkattn_kernel_name(own.kernel()), own.reason().c_str(), own.dispatches()};
-    write_structure(shown, report, size);
+vkattn_result vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
+    return guard([&] {
+        require_given(plan, "plan");
+        fill_in(report, report_of(*plan->plan), "report");
+    });
+}
+
+vkattn_result vkattn_plan_bindings(vkattn_plan plan, vkattn_list *bindings) {
+    return list(bindings, "bindings", [&] {
+        require_given(plan, "plan");
+        return plan->plan->bindings();
+    });
 }
 
 vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkattn_shader **shaders) {
@@ -469,12 +541,15 @@ vkattn_result vkattn_program_create(vkattn_context context, const vkattn_program
             const InUse use(bound.plan->usage);
             plans.push_back({bound.plan->plan, {bound.bindings, bound.binding_count}});
         }
-        return std::make_unique<vkattn_program_opaque>(context, plans);
+        return std::make_unique<vkattn_program_opaque>(context->state, plans);
     });
 }
 
-void vkattn_program_get_report(vkattn_program program, vkattn_program_report *report, size_t size) {
-    if (program != nullptr && report != nullptr) write_structure(program->program.report(), report, size);
+vkattn_result vkattn_program_get_report(vkattn_program program, vkattn_program_report *report) {
+    return guard([&] {
+        require_given(program, "program");
+        fill_in(report, program->program.report(), "report");
+    });
 }
 
 vkattn_result vkattn_program_run(vkattn_program program, double *gpu_ms) {
@@ -496,19 +571,18 @@ vkattn_result vkattn_program_submit(vkattn_program program, const vkattn_sync *s
 void vkattn_program_destroy(vkattn_program program) { destroy(program); }
 
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, [](PlanBuilder &own, const vkattn_attention_desc &given) {
-        const AttentionProblem problem = check_attention(given);
-        add_attention(own, problem, roles_of(problem));
-    });
+    return create_plan(context, desc, plan, plan_attention);
 }
 
-vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                             vkattn_option *options, size_t stride) {
-    return guard([&] {
+vkattn_result vkattn_attention_measure(vkattn_context context, const vkattn_attention_desc *desc,
+                                       vkattn_measure *measure) {
+    return measure_plan(context, desc, measure, plan_attention);
+}
+
+vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, vkattn_list *options) {
+    return list(options, "options", [&] {
         require_given(context, "context");
-        const vkattn_attention_desc given = sized(desc, "desc");
-        require_given(count, "count");
-        show(explain_attention(context->context, given), context->options, count, options, stride);
+        return explain_attention(context->context, sized(desc, "desc"));
     });
 }
 
@@ -524,16 +598,15 @@ vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc
     });
 }
 
-vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, uint32_t *count,
-                          vkattn_candidate *candidates, size_t stride) {
-    return tune_with(context, desc, count, candidates, stride,
+vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, vkattn_list *candidates) {
+    return tune_with(context, desc, candidates,
                      [](const vkattn_attention_desc &given) { return check_attention(given); });
 }
 
 vkattn_result vkattn_variant_create(vkattn_context context, const vkattn_variant_info *info, vkattn_variant *variant) {
     return create(variant, "variant", [&] {
         require_given(context, "context");
-        return std::make_unique<vkattn_variant_opaque>(context->usage, &context->context,
+        return std::make_unique<vkattn_variant_opaque>(context->state, &context->context,
                                                        context->context.variants().get(sized(info, "info")));
     });
 }
@@ -552,12 +625,16 @@ vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc 
     return create_plan(context, desc, plan, plan_merge);
 }
 
-vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
-                                 vkattn_candidate *candidates, size_t stride) {
-    return tune_with(context, desc, count, candidates, stride, [](const vkattn_linear_desc &given) {
-        require(!present(given.norm_weight), "norm_weight: given, expected none: vkattn_tune_linear measures products alone");
+vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, vkattn_list *candidates) {
+    return tune_with(context, desc, candidates, [](const vkattn_linear_desc &given) {
+        require(!present(given.norm_weight),
+                "norm_weight: given, expected none: vkattn_tune_linear measures products alone");
         return check_linear(given);
     });
+}
+
+vkattn_result vkattn_linear_measure(vkattn_context context, const vkattn_linear_desc *desc, vkattn_measure *measure) {
+    return measure_plan(context, desc, measure, plan_linear);
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
@@ -605,7 +682,7 @@ vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_con
         require_given(context, "context");
         const vkattn_layer_config given = sized(config, "config");
         require(weights != nullptr || weight_count == 0, "weights: NULL, expected ", weight_count, " entries");
-        return std::make_unique<vkattn_layer_opaque>(context, given, std::span(weights, weight_count));
+        return std::make_unique<vkattn_layer_opaque>(context->state, given, std::span(weights, weight_count));
     });
 }
 
@@ -615,9 +692,9 @@ vkattn_result vkattn_cache_create(vkattn_context context, const vkattn_cache_inf
     return create(cache, "cache", [&] {
         require_given(context, "context");
         const vkattn_cache_info given = sized(info, "info");
-        const Layer *layer = given.layer != nullptr ? &given.layer->layer : nullptr;
+        const Layer *layer = given.layer != nullptr ? given.layer->layer.get() : nullptr;
         const CacheSizes sizes = cache_sizes(given, layer, context->context);
-        return std::make_unique<vkattn_cache_opaque>(context, sizes);
+        return std::make_unique<vkattn_cache_opaque>(context->state, sizes);
     });
 }
 
@@ -631,12 +708,14 @@ uint32_t vkattn_cache_free_pages(vkattn_cache cache) {
     return cache->cache.free_pages();
 }
 
-vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *count, uint32_t *lengths) {
+vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths, uint32_t count) {
     return guard([&] {
         require_given(cache, "cache");
-        require_given(count, "count");
         const InUse use(cache->usage);
-        write_structures(cache->cache.host_lengths(), count, lengths, sizeof *lengths);
+        const std::span<const uint32_t> held = cache->cache.host_lengths();
+        require(count == held.size(), "count: ", count, ", expected the cache's batch of ", held.size());
+        require(lengths != nullptr || count == 0, "lengths: NULL, expected room for ", count, " numbers");
+        std::ranges::copy(held, lengths);
     });
 }
 
@@ -691,7 +770,8 @@ vkattn_result vkattn_cache_read(vkattn_cache cache, vkattn_cache_part part, uint
     });
 }
 
-vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor, VkBuffer *buffer) {
+vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vkattn_tensor *tensor,
+                                  vkattn_region *region) {
     return guard([&] {
         require_given(cache, "cache");
         const View view = cache->cache.part(part);
@@ -701,7 +781,7 @@ vkattn_result vkattn_cache_tensor(vkattn_cache cache, vkattn_cache_part part, vk
                 "part: VKATTN_CACHE_BLOCK_TABLE, expected another one: this cache has no pages");
         require(present(view), "part: of scales, expected another one: this cache keeps none of them");
         if (tensor != nullptr) *tensor = view.tensor;
-        if (buffer != nullptr) *buffer = view.source.buffer;
+        if (region != nullptr) *region = {view.source.buffer, view.source.offset, extent_bytes(view.tensor)};
     });
 }
 
@@ -710,6 +790,7 @@ vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cach
     return create_plan(context, desc, plan, [](PlanBuilder &own, const vkattn_cache_append_desc &given) {
         require_given(given.cache, "cache");
         plan_cache_append(own, given.cache->cache, given);
+        own.keep(given.cache->shared);
     });
 }
 
@@ -718,24 +799,27 @@ vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *cal
         require_given(layer, "layer");
         const vkattn_layer_call given = sized(call, "call");
         const InUse use(layer->usage);
-        PlanBuilder builder(layer->layer.context());
-        plan_layer(builder, layer->layer, with_object(given));
-        return std::make_unique<vkattn_plan_opaque>(layer->made_in, builder.build());
+        PlanBuilder builder(layer->context->context);
+        plan_layer(builder, *layer->layer, with_object(given));
+        builder.keep(layer->layer);
+        if (given.cache != nullptr) builder.keep(given.cache->shared);
+        return std::make_unique<vkattn_plan_opaque>(layer->context, builder.build());
     });
 }
 
-vkattn_result vkattn_layer_workspace(vkattn_context context, const vkattn_layer_config *config,
-                                     const vkattn_layer_call *call, uint64_t *workspace_bytes) {
+vkattn_result vkattn_layer_measure(vkattn_context context, const vkattn_layer_config *config,
+                                   const vkattn_layer_call *call, vkattn_measure *measure) {
     return guard([&] {
         require_given(context, "context");
         const vkattn_layer_config given = sized(config, "config");
         const vkattn_layer_call given_call = sized(call, "call");
-        require_given(workspace_bytes, "workspace_bytes");
-        const auto measure = [&](bool biases) {
-            PlanBuilder builder(context->context, PlanBuilder::Purpose::kMeasure);
-            plan_layer(builder, Layer(context->context, given, biases), with_object(given_call));
-            return builder.build()->workspace_bytes();
-        };
-        *workspace_bytes = std::max(measure(false), measure(true));
+        vkattn_measure most{};
+        for (const bool has_biases : {false, true}) {
+            const vkattn_measure own = measured(context->context, [&](PlanBuilder &builder) {
+                plan_layer(builder, Layer(context->context, given, has_biases), with_object(given_call));
+            });
+            if (own.workspace_bytes >= most.workspace_bytes) most = own;
+        }
+        fill_in(measure, most, "measure");
     });
 }

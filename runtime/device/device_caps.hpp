@@ -20,6 +20,8 @@ struct DeviceCaps : vkattn_device_facts {
     // m, n and k of products of f16 may be multiples of these, where flexible_matrices is in use; 0: there are none
     std::array<uint32_t, 3> matrix_granularity;
     ShaderVerdicts verdicts;
+    // In place of the facts' pointer, which is filled in where they are shown.
+    std::array<vkattn_matrix_shape, 32> matrix_shapes;
 };
 
 // Whether a pipeline has full subgroups of this size: the only one that the device has, or one that it can be asked for.

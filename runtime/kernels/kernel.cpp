@@ -98,20 +98,18 @@ std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionPr
     return uses;
 }
 
-void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts) {
-    facts.kernel_count = 0;
+std::vector<vkattn_kernel_support> list_kernels(const DeviceCaps &caps) {
+    std::vector<vkattn_kernel_support> all;
     const auto list = [&](const AttentionKernel &kernel, vkattn_kernel name) {
         const std::string_view missing = kernel.missing(caps);
         const bool serves = missing.empty() && serves_some_type(kernel, name != kernel.kernel, caps);
-        vkattn_kernel_support &support = facts.kernels[facts.kernel_count++];
-        support.kernel = name;
-        support.supported = serves ? 1 : 0;
-        support.reason = missing.empty() ? first_failure(kernel, caps) : missing.data(); // or static
+        all.push_back({name, serves ? 1u : 0u, missing.empty() ? first_failure(kernel, caps) : missing.data()});
     };
     for (const AttentionKernel *kernel : kKernels) {
         list(*kernel, kernel->kernel);
         if (kernel->latent_kernel != VKATTN_KERNEL_AUTO) list(*kernel, kernel->latent_kernel);
     }
+    return all;
 }
 
 AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {

@@ -78,6 +78,6 @@ AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &probl
 
 std::vector<ShaderUse> shaders_of(const AttentionShape &shape, const AttentionProblem &problem);
 
-// Fills in the facts' list of kernels.
-void list_kernels(const DeviceCaps &caps, vkattn_device_facts &facts);
+// What the device makes of each kernel. Their reasons are those of caps, or static.
+std::vector<vkattn_kernel_support> list_kernels(const DeviceCaps &caps);
 } // namespace vkattn

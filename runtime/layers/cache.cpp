@@ -237,8 +237,9 @@ void Cache::reserve(std::span<const uint32_t> tokens) {
     std::vector<uint32_t> lengths = host_lengths_;
     for (uint32_t sequence = 0; sequence < sizes_.batch; ++sequence) {
         const uint32_t more = tokens.size() == 1 ? tokens[0] : tokens[sequence];
-        require(more <= sizes_.capacity - lengths[sequence], "cache: sequence ", sequence, " holds ", lengths[sequence],
-                " tokens, and ", more, " more exceed its capacity, expected at most ", sizes_.capacity, " in all");
+        require_room(more <= sizes_.capacity - lengths[sequence], "cache: sequence ", sequence, " holds ",
+                     lengths[sequence], " tokens, and ", more, " more exceed its capacity, expected at most ",
+                     sizes_.capacity, " in all");
         lengths[sequence] += more;
     }
     if (paged()) reserve_pages(lengths);
@@ -288,8 +289,8 @@ void Cache::copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_seq
                 a.key_scales == b.key_scales && a.value_scales == b.value_scales,
             "from: a cache of other heads, sizes, types or rotation, or with other scales, expected the same");
     const uint32_t rows = from.host_lengths_[from_sequence];
-    require(rows <= b.capacity, "from: sequence ", from_sequence, " holds ", rows, " tokens, expected at most the ",
-            b.capacity, " that this cache has room for");
+    require_room(rows <= b.capacity, "from: sequence ", from_sequence, " holds ", rows,
+                 " tokens, expected at most the ", b.capacity, " that this cache has room for");
     if (&from == this && from_sequence == to_sequence) return;
     Change change{pages_};
     if (paged()) {

@@ -272,8 +272,7 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     desc.block_kv_len = call.block_kv_len;
     desc.key_padding_mask = call.key_padding_mask;
     desc.attn_weights = call.attn_weights;
-    const bool given = layer.config().scale != 0 || (call.mask_flags & VKATTN_SCALE_AS_GIVEN) != 0;
-    desc.scale = given ? layer.config().scale : core.scale;
+    desc.scale = layer.config().scale.present != 0 ? layer.config().scale : core.scale;
     desc.softcap = layer.config().softcap;
     desc.kv_head_mapping = core.kv_head_mapping;
     desc.kernel = call.kernel;

@@ -64,8 +64,8 @@ View reshaped(const View &view, std::initializer_list<uint64_t> shape, std::init
 View as_one_head(const View &tokens);
 
 // The config's epsilon, or the one that the layer kind has by itself.
-inline float epsilon_or(const vkattn_layer_config &config, float own) {
-    return config.norm_epsilon > 0 ? config.norm_epsilon : own;
+inline float norm_epsilon_of(const vkattn_layer_config &config, float own) {
+    return config.norm_epsilon.present != 0 ? config.norm_epsilon.value : own;
 }
 
 // name.weight, and name.bias if it was given.
@@ -97,7 +97,7 @@ struct CoreAttention {
     View query, key, value, output; // [B,H,L,D] each; value absent: the first elements of key's rows
     View block_table;               // present: key and value lie in pages
     View key_indices;               // [B,1,L,N] I32: lists of keys, present where queries attend those alone
-    float scale = 0;                // 0: the config's, or 1/sqrt(D)
+    vkattn_optional_float scale{};  // where the config has none; left out: 1/sqrt(D)
     Positions positions;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 };
@@ -113,7 +113,7 @@ void set_visible(Desc &desc, AttentionSources &sources, const LayerCall &call, c
     desc.causal_alignment = call.causal_alignment;
     desc.window_left = call.window_left;
     desc.window_right = call.window_right;
-    desc.past_len = positions.offset;
+    if (positions.offset > 0) desc.past_len = positions.offset;
     if (present(positions.past_lengths)) {
         desc.past_lengths = positions.past_lengths.tensor;
         desc.mask_flags |= VKATTN_MASK_KEYS_TO_LAST_QUERY;

@@ -11,7 +11,7 @@ constexpr float kEpsilon = 1e-5f;
 
 void add_layer_norm(PlanBuilder &builder, const Layer &layer, const std::string &name, const View &input,
                     const View &output) {
-    add_norm(builder, Norm::kLayer, epsilon_or(layer.config(), kEpsilon),
+    add_norm(builder, Norm::kLayer, norm_epsilon_of(layer.config(), kEpsilon),
              {.input = input,
               .weight = layer.weight(name + ".weight"),
               .bias = layer.weight(name + ".bias"),

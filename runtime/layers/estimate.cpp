@@ -3,8 +3,8 @@
 #include "runtime/layers/layer_spec.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/structures.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -219,10 +219,9 @@ vkattn_estimate_result estimate(const vkattn_layer_config &config, const vkattn_
 } // namespace vkattn
 
 vkattn_result vkattn_estimate(const vkattn_layer_config *config, const vkattn_estimate_info *info,
-                              vkattn_estimate_result *result, size_t size) {
+                              vkattn_estimate_result *result) {
     return vkattn::guard([&] {
-        vkattn::require(result != nullptr, "result is NULL, expected room for the estimate");
-        vkattn::write_structure(
-            vkattn::estimate(vkattn::sized(config, "config"), vkattn::sized_or_default(info, "info")), result, size);
+        const vkattn_layer_config layer = vkattn::sized(config, "config");
+        vkattn::fill_in(result, vkattn::estimate(layer, vkattn::sized_or_default(info, "info")), "result");
     });
 }

@@ -52,8 +52,8 @@ void add_indexer_weights(std::vector<WeightSpec> &specs, const vkattn_layer_conf
 
 Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
                  const Positions &positions, uint64_t batch, uint64_t len)
-    : builder_(builder), layer_(layer), call_(call), config_(layer.config()),
-      prefix_(prefix + "indexer."), positions_(positions) {
+    : builder_(builder), layer_(layer), call_(call), config_(layer.config()), prefix_(prefix + "indexer."),
+      positions_(positions) {
     require_followed(call);
     require_paired_cache(call);
     const uint64_t size = config_.index_head_dim;
@@ -111,7 +111,6 @@ View Indexer::add_choice() {
     vkattn_index_desc desc{};
     IndexSources sources{attention_roles(), weights_.source, lists.source};
     set_visible(desc, sources.attention, call_, positions_, cache_.block_table);
-    desc.mask_flags &= ~static_cast<uint32_t>(VKATTN_SCALE_AS_GIVEN); // of the attention's scale
     desc.query = query;
     desc.key = keys_.all.tensor;
     desc.weights = weights_.tensor;

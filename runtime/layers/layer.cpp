@@ -15,6 +15,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -62,17 +63,20 @@ std::string type_problem(const WeightSpec &spec, vkattn_type type) {
                 spec.use.by_columns ? ", since this layer reads it by columns" : "");
 }
 
-// Why the weight's buffer cannot hold it, as far as its size is known; "": it can.
-std::string buffer_problem(const Context &context, const vkattn_weight &weight) {
-    if (weight.buffer == VK_NULL_HANDLE) return "";
-    if (weight.buffer_offset % kWeightAlignment != 0)
-        return text(weight.name, " has buffer_offset ", weight.buffer_offset, ", expected a multiple of ",
-                    kWeightAlignment);
-    const std::optional<uint64_t> bytes = context.buffer_bytes(weight.buffer);
+// Why the weight is not all there; "": it is.
+std::string place_problem(const Context &context, const vkattn_weight &weight) {
     const uint64_t needed = extent_bytes(without_layout(weight));
-    if (!bytes.has_value() || (weight.buffer_offset <= *bytes && needed <= *bytes - weight.buffer_offset)) return "";
-    return text(weight.name, " has a buffer of ", *bytes, " bytes and buffer_offset ", weight.buffer_offset,
-                ", expected ", needed, " bytes from there on");
+    const vkattn_region &region = weight.region;
+    if (region.buffer == VK_NULL_HANDLE) {
+        const uint64_t stored = bytes_of(weight.tensor.type, extent_elements(without_layout(weight)));
+        return weight.bytes >= stored ? "" : text(weight.name, " has ", weight.bytes, " bytes, expected ", stored);
+    }
+    if (region.offset % kWeightAlignment != 0)
+        return text(weight.name, " has offset ", region.offset, ", expected a multiple of ", kWeightAlignment);
+    const uint64_t most = context.buffer_bytes(region.buffer).value_or(UINT64_MAX);
+    if (region.offset <= most && region.bytes <= most - region.offset && needed <= region.bytes) return "";
+    return text(weight.name, " has a region of ", region.bytes, " bytes from ", region.offset, " on, expected ", needed,
+                " bytes within its buffer");
 }
 
 void check_weight(const Context &context, const vkattn_weight &weight, std::span<const WeightSpec> specs,
@@ -86,12 +90,12 @@ void check_weight(const Context &context, const vkattn_weight &weight, std::span
                     text(weight.name, " has shape ", shape_text(weight.tensor), ", expected ", shape_of(*spec)));
     else if (const std::string problem = type_problem(*spec, type); !problem.empty())
         add_problem(problems, problem);
-    else if ((weight.data == nullptr) == (weight.buffer == VK_NULL_HANDLE))
-        add_problem(problems,
-                    text(weight.name, weight.data == nullptr ? " has neither data nor buffer" : " has data and buffer",
-                         ", expected one of the two"));
-    else if (const std::string buffer = buffer_problem(context, weight); !buffer.empty())
-        add_problem(problems, buffer);
+    else if ((weight.data == nullptr) == (weight.region.buffer == VK_NULL_HANDLE))
+        add_problem(problems, text(weight.name,
+                                   weight.data == nullptr ? " has neither data nor a region" : " has data and a region",
+                                   ", expected one of the two"));
+    else if (const std::string place = place_problem(context, weight); !place.empty())
+        add_problem(problems, place);
 }
 
 void check_weights(const Context &context, std::span<const vkattn_weight> weights, std::span<const WeightSpec> specs) {
@@ -172,13 +176,14 @@ void Layer::upload(std::span<const vkattn_weight> given) {
         table.name = kRopeFrequencies;
         table.tensor = contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()});
         table.data = frequencies.data();
+        table.bytes = frequencies.size() * sizeof(RopeFrequency);
     }
     for (const vkattn_weight &weight : weights) {
         View &view = weights_[weight.name];
         view.tensor = without_layout(weight);
         view.source.kind = Source::Kind::kOwned;
-        view.source.buffer = weight.buffer;
-        view.source.offset = weight.buffer_offset;
+        view.source.buffer = weight.region.buffer;
+        view.source.offset = weight.region.offset;
     }
     const uint64_t bytes = place_weights();
     if (bytes == 0) return;
@@ -282,15 +287,14 @@ const LayerKind &kind_of(const vkattn_layer_config &config) {
 
 vkattn_layer_config checked_config(const vkattn_layer_config &config) {
     require(is_mla(config) || !has_indexer(config), "config: with an indexer, expected none but for MLA and "
-                                                             "MLA_BLOCK");
+                                                    "MLA_BLOCK");
     const LayerKind &kind = kind_of(config);
     require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
             ", expected a finite number >= 0, 0 for no rotary embedding");
-    require(std::isfinite(config.scale), "scale: ", config.scale, ", expected a finite number, 0 for the default");
+    finite_or(config.scale, 0, "scale");
     require(std::isfinite(config.softcap) && config.softcap >= 0, "softcap: ", config.softcap,
             ", expected a finite number >= 0, 0 for none");
-    require(std::isfinite(config.norm_epsilon) && config.norm_epsilon >= 0, "norm_epsilon: ", config.norm_epsilon,
-            ", expected a finite number >= 0, 0 for the default");
+    epsilon_or(config.norm_epsilon, 0, "norm_epsilon");
     vkattn_layer_config checked = kind.check(config);
     check_rope_scaling(checked.rope_scaling, rope_dims(checked) / 2);
     return checked;
@@ -343,20 +347,21 @@ void check_scalings(vkattn_scaling key, vkattn_scaling value, const CacheSizes &
 
 namespace {
 
-PartScales scales_of_part(vkattn_scaling scaling, const float *numbers, uint32_t heads, const char *part) {
-    if (scaling == VKATTN_SCALING_NONE || scaling == VKATTN_SCALING_ROW) return {scaling, {}};
-    const uint32_t count = scaling == VKATTN_SCALING_TENSOR ? 1 : heads;
-    require(numbers != nullptr, part, "_scales: NULL, expected ", count, " numbers");
-    for (uint32_t i = 0; i < count; ++i)
-        require(std::isfinite(numbers[i]) && numbers[i] > 0, part, "_scales: ", numbers[i],
-                ", expected finite numbers above 0");
-    return {scaling, {numbers, numbers + count}};
+PartScales scales_of_part(vkattn_scaling scaling, std::span<const float> numbers, uint32_t heads, const char *part) {
+    const bool is_given = scaling == VKATTN_SCALING_TENSOR || scaling == VKATTN_SCALING_HEAD;
+    const uint32_t count = !is_given ? 0 : scaling == VKATTN_SCALING_TENSOR ? 1 : heads;
+    require(numbers.size() == count, part, "_scale_count: ", numbers.size(), ", expected ", count);
+    require(numbers.data() != nullptr || count == 0, part, "_scales: NULL, expected ", count, " numbers");
+    for (const float number : numbers)
+        require(std::isfinite(number) && number > 0, part, "_scales: ", number, ", expected finite numbers above 0");
+    return {scaling, {numbers.begin(), numbers.end()}};
 }
 
 void set_scales(const vkattn_cache_info &info, CacheSizes &sizes) {
     check_scalings(info.key_scaling, info.value_scaling, sizes);
-    sizes.key_scales = scales_of_part(info.key_scaling, info.key_scales, sizes.heads, "key");
-    sizes.value_scales = scales_of_part(info.value_scaling, info.value_scales, sizes.heads, "value");
+    sizes.key_scales = scales_of_part(info.key_scaling, {info.key_scales, info.key_scale_count}, sizes.heads, "key");
+    sizes.value_scales =
+        scales_of_part(info.value_scaling, {info.value_scales, info.value_scale_count}, sizes.heads, "value");
 }
 
 } // namespace

@@ -111,10 +111,6 @@ vkattn_result vkattn_layer_config_from_name(const char *name, uint32_t d_model, 
                                             vkattn_layer_config *config) {
     return vkattn::guard([&] {
         vkattn::require(name != nullptr, "name is NULL, expected a variant");
-        vkattn::require(config != nullptr, "config is NULL, expected room for the configuration");
-        (void)vkattn::sized(config, "config");
-        vkattn_layer_config named = vkattn::config_from_name(name, d_model, num_heads);
-        named.struct_size = config->struct_size;
-        vkattn::write_structure(named, config, config->struct_size);
+        vkattn::fill_in(config, vkattn::config_from_name(name, d_model, num_heads), "config");
     });
 }

@@ -32,7 +32,7 @@ Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
 
 // RMSNorm of each head of queries or keys, where the layer has its weight.
 RmsNorm head_norm(const Layer &layer, const std::string &name) {
-    return {layer.weight(name), epsilon_or(layer.config(), kEpsilon)};
+    return {layer.weight(name), norm_epsilon_of(layer.config(), kEpsilon)};
 }
 
 std::array<std::string, 3> projection_names(const std::string &prefix) {

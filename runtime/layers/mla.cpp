@@ -62,14 +62,15 @@ Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm
     if (!direct) {
         if (indexer != nullptr) indexer->add_key_norm();
         const ProductInput low_rank = normalise_for(
-            builder, projected[0], {mla.weight("q_norm.weight"), epsilon_or(mla.config(), kEpsilon)}, mla.type,
+            builder, projected[0], {mla.weight("q_norm.weight"), norm_epsilon_of(mla.config(), kEpsilon)}, mla.type,
             with_those_of({mla.weight("wq_b.weight")},
                           indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
         query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope()).tokens;
         add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query);
         if (indexer != nullptr) indexer->add_query_projection(low_rank);
     }
-    return {heads_of(query, mla.heads()), latent, {mla.weight("kv_norm.weight"), epsilon_or(mla.config(), kEpsilon)}};
+    return {
+        heads_of(query, mla.heads()), latent, {mla.weight("kv_norm.weight"), norm_epsilon_of(mla.config(), kEpsilon)}};
 }
 
 // Queries on their way into the core attention, and the core attention without its keys.

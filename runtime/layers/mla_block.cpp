@@ -36,7 +36,9 @@ void plan_mla_block(PlanBuilder &builder, const Layer &layer, const LayerCall &c
     const vkattn_type type = workspace_type(builder, call, input);
     const View attended = workspace_view(builder, hidden_type(builder, input), {batch, len, config.embed_dim});
     const View hidden = workspace_view(builder, type, {batch, len, hidden_width(config)});
-    const auto norm = [&](const char *weight) { return RmsNorm{layer.weight(weight), epsilon_or(config, kEpsilon)}; };
+    const auto norm = [&](const char *weight) {
+        return RmsNorm{layer.weight(weight), norm_epsilon_of(config, kEpsilon)};
+    };
 
     add_mla(builder, layer, call, "attention.", input, norm("norm1.weight"), attended, input);
     builder.barrier();

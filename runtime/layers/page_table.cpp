@@ -15,8 +15,8 @@ PageTable::PageTable(uint32_t sequences, uint32_t page_len, uint32_t page_count)
 uint32_t PageTable::pages_of(uint32_t tokens) const { return divide_up(tokens, page_len_); }
 
 uint32_t PageTable::take(uint32_t sequence) {
-    require(!free_.empty(), "cache: sequence ", sequence, " needs one more page, and none of its ", holders_.size(),
-            " is free, expected fewer tokens or a larger page_count");
+    require_room(!free_.empty(), "cache: sequence ", sequence, " needs one more page, and none of its ",
+                 holders_.size(), " is free, expected fewer tokens or a larger page_count");
     const uint32_t page = free_.back();
     free_.pop_back();
     holders_[page] = 1;

@@ -7,6 +7,7 @@
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -317,11 +318,10 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     return operands;
 }
 
-RmsNorm checked_input_norm(const vkattn_tensor &weight, float epsilon, uint64_t features) {
-    require(std::isfinite(epsilon) && epsilon >= 0, "norm_epsilon: ", epsilon, ", expected a finite number, 0 or above");
+RmsNorm checked_input_norm(const vkattn_tensor &weight, vkattn_optional_float epsilon, uint64_t features) {
+    const float added = epsilon_or(epsilon, 1e-6f, "norm_epsilon");
     if (!present(weight)) return {};
-    return {role_view(checked_vector(weight, "norm_weight", features), VKATTN_ROLE_NORM_WEIGHT),
-            epsilon != 0 ? epsilon : 1e-6f};
+    return {role_view(checked_vector(weight, "norm_weight", features), VKATTN_ROLE_NORM_WEIGHT), added};
 }
 
 void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc) {

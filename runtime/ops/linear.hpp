@@ -71,7 +71,7 @@ void add_latent_up_projection(PlanBuilder &builder, const View &input, const Vie
 
 // The norm that an extension in a chain asks for, of tokens with so many features; none where there is none. Fails with
 // VKATTN_ERROR_INVALID_ARGUMENT where it is wrong.
-RmsNorm checked_input_norm(const vkattn_tensor &weight, float epsilon, uint64_t features);
+RmsNorm checked_input_norm(const vkattn_tensor &weight, vkattn_optional_float epsilon, uint64_t features);
 
 // The caller's product. Fails, naming the member, where it is none.
 LinearOperands check_linear(const vkattn_linear_desc &desc);

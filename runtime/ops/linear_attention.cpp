@@ -6,6 +6,7 @@
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
 #include "shaders/interface/linear_attention.h"
 #include "vkattn_shaders/table.hpp"
 
@@ -87,14 +88,13 @@ LinearAttention check_linear_attention(const vkattn_linear_attention_desc &desc)
     require(desc.form >= VKATTN_FORM_AUTO && desc.form <= VKATTN_FORM_CHUNKED, "form: ", static_cast<int>(desc.form),
             ", expected a vkattn_linear_attention_form");
     require(desc.qk_l2norm <= 1, "qk_l2norm: ", desc.qk_l2norm, ", expected 0 or 1");
-    require(std::isfinite(desc.scale), "scale: ", desc.scale, ", expected a finite number");
     LinearAttention problem{};
     problem.tensors = LinearAttentionTensors::of(desc);
     check_rows(problem);
     check_sequences(desc, problem);
     problem.is_delta = desc.rule == VKATTN_RULE_DELTA;
     problem.l2_norm = desc.qk_l2norm != 0;
-    problem.scale = desc.scale != 0 ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+    problem.scale = finite_or(desc.scale, 1.0f / std::sqrt(static_cast<float>(problem.head_dim)), "scale");
     return problem;
 }
 

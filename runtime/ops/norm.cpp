@@ -4,6 +4,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
 #include "shaders/interface/norm.h"
 #include "vkattn_shaders/table.hpp"
 
@@ -44,10 +45,6 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const NormTensors 
 
 namespace {
 
-void require_epsilon(float epsilon) {
-    require(std::isfinite(epsilon) && epsilon >= 0, "epsilon: ", epsilon, ", expected a finite number, 0 or above");
-}
-
 void check_norm(NormTensors &tensors) {
     const vkattn_tensor weight = normalised(tensors.weight.tensor, "weight");
     require(present(weight) && weight.rank == 1 && weight.shape[0] >= 1, "weight: shape ", shape_text(weight),
@@ -60,20 +57,19 @@ void check_norm(NormTensors &tensors) {
 void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc) {
     require(desc.kind == VKATTN_NORM_RMS || desc.kind == VKATTN_NORM_LAYER, "kind: ", static_cast<int>(desc.kind),
             ", expected a vkattn_norm_kind");
-    require_epsilon(desc.epsilon);
+    const bool rms = desc.kind == VKATTN_NORM_RMS;
+    const float epsilon = epsilon_or(desc.epsilon, rms ? 1e-6f : 1e-5f, "epsilon");
     NormTensors tensors = NormTensors::of(desc);
     check_norm(tensors);
-    const bool rms = desc.kind == VKATTN_NORM_RMS;
-    const float epsilon = desc.epsilon != 0 ? desc.epsilon : rms ? 1e-6f : 1e-5f;
     add_norm(builder, rms ? Norm::kRms : Norm::kLayer, epsilon, tensors);
 }
 
 void plan_gated_rms_norm(PlanBuilder &builder, const vkattn_gated_rms_norm_desc &desc) {
-    require_epsilon(desc.epsilon);
+    const float epsilon = epsilon_or(desc.epsilon, 1e-6f, "epsilon");
     NormTensors tensors = NormTensors::of(desc);
     require(present(tensors.gate), "gate: absent, expected ", shape_text(desc.input));
     check_norm(tensors);
-    add_norm(builder, Norm::kRms, desc.epsilon != 0 ? desc.epsilon : 1e-6f, tensors);
+    add_norm(builder, Norm::kRms, epsilon, tensors);
 }
 
 } // namespace vkattn

@@ -40,7 +40,8 @@ constexpr const char *kOtherRoleNames[] = {"workspace",
                                            "final_state",
                                            "state_slots",
                                            "token_states",
-                                           "accepted"};
+                                           "accepted",
+                                           "values"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};
@@ -56,7 +57,7 @@ static_assert(std::size(kOtherRoleNames) + std::size(kAttentionTensors) == VKATT
 
 const char *role_name(vkattn_role role) {
     const auto index = static_cast<uint32_t>(role);
-    return index < VKATTN_ROLE_COUNT ? kRoleNames[index] : "an unknown role";
+    return index < VKATTN_ROLE_COUNT ? kRoleNames[index] : "unknown";
 }
 
 uint32_t dispatches_of(const Step &step) {
@@ -104,19 +105,20 @@ vkattn_requirements Plan::requirements() const {
     return result;
 }
 
-// What of its buffer a binding gives to its role.
-uint64_t Plan::region_bytes(const vkattn_binding &binding) const {
-    const char *name = role_name(binding.role);
-    const std::optional<uint64_t> own = context_.buffer_bytes(binding.buffer);
-    if (!own.has_value()) {
-        require(binding.bytes != 0, "bindings: role ", name,
-                " has bytes 0, expected the size of its region, since the "
-                "buffer is not one of vkattn's");
-        return binding.bytes;
-    }
-    require(binding.offset <= *own && binding.bytes <= *own - binding.offset, "bindings: role ", name, " has offset ",
-            binding.offset, " and bytes ", binding.bytes, ", expected a region within the buffer's ", *own, " bytes");
-    return binding.bytes != 0 ? binding.bytes : *own - binding.offset;
+// Fails unless what is known of the buffer holds it.
+void Plan::require_within(const vkattn_region &region, const char *name) const {
+    const std::optional<uint64_t> own = context_.buffer_bytes(region.buffer);
+    require(!own.has_value() || (region.offset <= *own && region.bytes <= *own - region.offset), "bindings: role ",
+            name, " has offset ", region.offset, " and bytes ", region.bytes,
+            ", expected a region within the buffer's ", own.value_or(0), " bytes");
+}
+
+uint64_t Plan::alignment_of(vkattn_role role) const {
+    return role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment(context_.caps()) : kBindingAlignment;
+}
+
+uint64_t Plan::bytes_of(vkattn_role role) const {
+    return role == VKATTN_ROLE_WORKSPACE ? workspace_bytes_ : role_bytes_[role];
 }
 
 Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
@@ -130,21 +132,35 @@ Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
         require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
         regions[role] = &binding;
         if (role_bytes_[role] == 0 && role != VKATTN_ROLE_WORKSPACE) continue;
-        require(binding.buffer != VK_NULL_HANDLE, "bindings: role ", name,
+        const vkattn_region &region = binding.region;
+        require(region.buffer != VK_NULL_HANDLE, "bindings: role ", name,
                 " has buffer VK_NULL_HANDLE, expected a buffer");
-        const uint64_t alignment =
-            role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment(context_.caps()) : kBindingAlignment;
-        require(binding.offset % alignment == 0, "bindings: role ", name, " has offset ", binding.offset,
+        const uint64_t alignment = alignment_of(binding.role);
+        require(region.offset % alignment == 0, "bindings: role ", name, " has offset ", region.offset,
                 ", expected a multiple of ", alignment);
-        const uint64_t bytes = region_bytes(binding);
-        const uint64_t needed = role == VKATTN_ROLE_WORKSPACE ? workspace_bytes_ : role_bytes_[role];
-        require(bytes >= needed, "bindings: role ", name, " has a region of ", bytes, " bytes, expected at least ",
-                needed);
+        require_within(region, name);
+        require(region.bytes >= bytes_of(binding.role), "bindings: role ", name, " has a region of ", region.bytes,
+                " bytes, expected at least ", bytes_of(binding.role));
     }
     for (uint32_t role = 0; role < VKATTN_ROLE_COUNT; ++role)
         require(role_bytes_[role] == 0 || regions[role] != nullptr, "bindings: role ", kRoleNames[role],
                 " is missing, expected a region for it");
     return regions;
+}
+
+std::vector<vkattn_plan_binding> Plan::bindings() const {
+    std::bitset<VKATTN_ROLE_COUNT> written;
+    for (const Step &step : steps_)
+        for (uint32_t binding = 0; binding < kMostBindings; ++binding)
+            if ((step.pipeline->written >> binding & 1) != 0 && step.bound[binding].source.kind == Source::Kind::kRole)
+                written.set(static_cast<size_t>(step.bound[binding].source.role));
+    std::vector<vkattn_plan_binding> all;
+    for (uint32_t index = 0; index < VKATTN_ROLE_COUNT; ++index) {
+        const auto role = static_cast<vkattn_role>(index);
+        if (roles_.test(index) || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ > 0))
+            all.push_back({role, role_name(role), bytes_of(role), alignment_of(role), written.test(index) ? 1u : 0u});
+    }
+    return all;
 }
 
 void Plan::record(const vkattn_record_info &info) const {
@@ -195,7 +211,7 @@ Plan::Bindings Plan::with_workspace(std::span<const vkattn_binding> bindings) co
         std::ranges::any_of(bindings, [](const auto &binding) { return binding.role == VKATTN_ROLE_WORKSPACE; });
     if (!has_workspace && workspace_bytes_ > 0) {
         result.workspace = std::make_shared<Buffer>(context_, workspace_bytes_, "vkattn workspace");
-        result.all.push_back({VKATTN_ROLE_WORKSPACE, result.workspace->handle(), 0, 0});
+        result.all.push_back({VKATTN_ROLE_WORKSPACE, {result.workspace->handle(), 0, workspace_bytes_}});
     }
     match(result.all); // before anything is created
     return result;
@@ -249,7 +265,7 @@ void Plan::submit(std::span<const vkattn_binding> bindings, const vkattn_sync *s
         work.record = [&](VkCommandBuffer commands) { recorder.record(commands, *piece++); };
         work.pieces = submissions();
         FirstRun::Pending first = first_run_.begin_if_due(context_);
-        work.kept = {pool, all.workspace, std::move(first.kept)};
+        work.kept = {pool, all.workspace, std::move(first.kept), weak_from_this().lock()};
         work.done = std::move(first.done);
         context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
     });

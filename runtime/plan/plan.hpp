@@ -94,7 +94,7 @@ class FirstRun {
 };
 
 // A checked problem as a list of dispatches. Immutable; recorded from any thread. Made by PlanBuilder.
-class Plan {
+class Plan : public std::enable_shared_from_this<Plan> {
   public:
     ~Plan();
     Plan(const Plan &) = delete;
@@ -127,6 +127,8 @@ class Plan {
     struct Piece { // of a run: what one submission computes
         Position first, end;
     };
+    // What callers bind, in the order of the roles' numbers.
+    std::vector<vkattn_plan_binding> bindings() const;
     // The binding of each role, or NULL. Fails, naming the role, unless they are what the plan needs.
     using Regions = std::array<const vkattn_binding *, VKATTN_ROLE_COUNT>;
     Regions match(std::span<const vkattn_binding> bindings) const;
@@ -138,7 +140,9 @@ class Plan {
     struct Bindings;
     double run_step_by_step(const Recorder &recorder) const;
     Bindings with_workspace(std::span<const vkattn_binding> bindings) const;
-    uint64_t region_bytes(const vkattn_binding &binding) const;
+    void require_within(const vkattn_region &region, const char *name) const;
+    uint64_t alignment_of(vkattn_role role) const;
+    uint64_t bytes_of(vkattn_role role) const;
 
     Context &context_;
     std::vector<Step> steps_;

@@ -99,8 +99,8 @@ std::vector<VkDescriptorSet> Recorder::allocate_sets(VkDescriptorPool pool) cons
 Region Recorder::region_of(const Step::Bound &bound) const {
     if (bound.source.kind == Source::Kind::kOwned)
         return {bound.source.buffer, bound.source.offset + bound.offset, bound.bytes};
-    const vkattn_binding *region = regions_[static_cast<size_t>(bound.source.role)];
-    return {region->buffer, region->offset + bound.source.offset + bound.offset, bound.bytes};
+    const vkattn_region &region = regions_[static_cast<size_t>(bound.source.role)]->region;
+    return {region.buffer, region.offset + bound.source.offset + bound.offset, bound.bytes};
 }
 
 void Recorder::push_addresses(const Step &step, std::array<uint32_t, 32> &push) const {

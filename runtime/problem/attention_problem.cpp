@@ -7,6 +7,7 @@
 #include "runtime/problem/tensor_checks.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -126,8 +127,8 @@ vkattn_tensor checked_captured(const vkattn_tensor &given, const AttentionTensor
     return checked_contiguous(given, tensor.name, without_gaps);
 }
 
-vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor, const vkattn_attention_desc &desc,
-                            AttentionProblem &problem) {
+vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor,
+                            const vkattn_attention_desc &desc, AttentionProblem &problem) {
     const vkattn_tensor lists = checked_rank(given, tensor.name, 4);
     require(lists.type == tensor.type, tensor.name, ": type ", type_name(lists.type), ", expected ",
             type_name(tensor.type));
@@ -148,8 +149,8 @@ vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &t
 }
 
 // A tensor whose shape follows from its layout; those that say the sizes are checked before.
-vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor, const vkattn_attention_desc &desc,
-                             AttentionProblem &problem) {
+vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor,
+                             const vkattn_attention_desc &desc, AttentionProblem &problem) {
     const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
     const auto without_gaps = [&](std::initializer_list<uint64_t> shape) {
         return checked_contiguous(given, tensor.name, contiguous(tensor.type, shape));
@@ -191,11 +192,9 @@ void check_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem)
 }
 
 void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    require(std::isfinite(desc.scale), "scale: ", desc.scale, ", expected a finite number, or 0 for 1/sqrt(head size)");
     require(std::isfinite(desc.softcap) && desc.softcap >= 0, "softcap: ", desc.softcap,
             ", expected a finite number >= 0, 0 for none");
-    const bool given = desc.scale != 0 || (desc.mask_flags & VKATTN_SCALE_AS_GIVEN) != 0;
-    problem.scale = given ? desc.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+    problem.scale = finite_or(desc.scale, 1.0f / std::sqrt(static_cast<float>(problem.head_dim)), "scale");
     problem.softcap = desc.softcap;
     require(desc.dropout_p >= 0 && desc.dropout_p < 1, "dropout_p: ", desc.dropout_p,
             ", expected at least 0 and below 1");
@@ -214,15 +213,14 @@ void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem)
 }
 
 int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem &problem) {
-    require(desc.past_len <= kLargestSize, "past_len: ", desc.past_len, ", expected at most 2^29");
-    if (desc.past_len > 0) return static_cast<int32_t>(desc.past_len);
+    require(desc.past_len.value <= kLargestSize, "past_len: ", desc.past_len.value, ", expected at most 2^29");
+    if (desc.past_len.present != 0) return static_cast<int32_t>(desc.past_len.value);
     if (desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
     return static_cast<int32_t>(problem.kv_len) - static_cast<int32_t>(problem.q_len);
 }
 
 void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const uint32_t known =
-        VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY | VKATTN_SCALE_AS_GIVEN;
+    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY;
     require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
             " has unknown bits, expected vkattn_mask_flags");
     problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
@@ -233,7 +231,8 @@ void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem
     problem.offset = resolve_offset(desc, problem);
     const bool unequal = present(problem.cu_seqlens_q) || present(problem.cu_seqlens_k) ||
                          present(problem.block_table) || present(problem.key_lengths);
-    problem.offset_by_lengths = unequal && desc.past_len == 0 && desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT;
+    problem.offset_by_lengths =
+        unequal && desc.past_len.present == 0 && desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT;
     problem.window_left = problem.window_right = -1;
     if (!problem.windowed) return;
     require(desc.window_left >= -1, "window_left: ", desc.window_left, ", expected -1 (unbounded) or more");

@@ -69,7 +69,7 @@ struct Bindings {
     void set_workspace(VkBuffer buffer) {
         for (std::vector<vkattn_binding> &bindings : all)
             for (vkattn_binding &binding : bindings)
-                if (binding.role == VKATTN_ROLE_WORKSPACE) binding.buffer = buffer;
+                if (binding.role == VKATTN_ROLE_WORKSPACE) binding.region.buffer = buffer;
     }
 
   private:
@@ -80,7 +80,7 @@ struct Bindings {
                     "bindings: role workspace is bound, expected none: the program has one for all its plans");
         std::vector<vkattn_binding> &bindings = all.emplace_back(bound.bindings.begin(), bound.bindings.end());
         const uint64_t bytes = bound.plan->workspace_bytes();
-        if (bytes > 0) bindings.push_back({VKATTN_ROLE_WORKSPACE, VK_NULL_HANDLE, ring.take(bytes), bytes});
+        if (bytes > 0) bindings.push_back({VKATTN_ROLE_WORKSPACE, {VK_NULL_HANDLE, ring.take(bytes), bytes}});
     }
 };
 

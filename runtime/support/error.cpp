@@ -1,12 +1,43 @@
 #include "runtime/support/error.hpp"
 
+#include <cctype>
+#include <charconv>
 #include <cstdio>
+#include <string_view>
 
 namespace vkattn {
 namespace {
 
 constexpr size_t kLongestMessage = 2048;
-thread_local char last_error[kLongestMessage] = "";
+constexpr size_t kLongestMember = 128;
+
+struct LastFailure {
+    char message[kLongestMessage] = "";
+    char member[kLongestMember] = "";
+    vkattn_failure shown{VKATTN_SUCCESS, "", "", UINT32_MAX, 0, 0};
+};
+thread_local LastFailure last;
+
+bool is_of_name(char letter) {
+    return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_' || letter == '.' || letter == '[' ||
+           letter == ']';
+}
+
+// Messages about an argument begin with its name and a colon: "descs[2].query: ...".
+std::string_view member_of(std::string_view message) {
+    size_t length = 0;
+    while (length < message.size() && is_of_name(message[length])) ++length;
+    const bool is_named = length < kLongestMember && message.substr(length, 2) == ": ";
+    return is_named ? message.substr(0, length) : std::string_view{};
+}
+
+uint32_t entry_of(std::string_view member) {
+    uint32_t entry = UINT32_MAX;
+    const size_t bracket = member.find('[');
+    if (bracket != std::string_view::npos)
+        std::from_chars(member.data() + bracket + 1, member.data() + member.size(), entry);
+    return entry;
+}
 
 vkattn_result result_of(VkResult result) {
     switch (result) {
@@ -39,11 +70,19 @@ void check(VkResult result, const char *call) { check_as<Error>(result, call); }
 
 void check_pipeline(VkResult result, const char *call) { check_as<PipelineError>(result, call); }
 
-void set_last_error(const char *message) noexcept { std::snprintf(last_error, sizeof last_error, "%s", message); }
+vkattn_result keep_failure(vkattn_result result, const char *message, uint32_t line, uint32_t column) noexcept {
+    std::snprintf(last.message, sizeof last.message, "%s", message);
+    const std::string_view member = member_of(last.message);
+    std::snprintf(last.member, sizeof last.member, "%.*s", static_cast<int>(member.size()), member.data());
+    last.shown = {result, last.message, last.member, entry_of(member), line, column};
+    return result;
+}
 
 } // namespace vkattn
 
-const char *vkattn_last_error(void) { return vkattn::last_error; }
+const vkattn_failure *vkattn_last_failure(void) { return &vkattn::last.shown; }
+
+const char *vkattn_last_error(void) { return vkattn::last.shown.message; }
 
 const char *vkattn_result_name(vkattn_result result) {
 #define VKATTN_CASE(name)                                                                                              \
@@ -60,6 +99,9 @@ const char *vkattn_result_name(vkattn_result result) {
         VKATTN_CASE(VKATTN_ERROR_DEVICE_LOST)
         VKATTN_CASE(VKATTN_ERROR_VULKAN)
         VKATTN_CASE(VKATTN_ERROR_INTERNAL)
+        VKATTN_CASE(VKATTN_ERROR_NO_ROOM)
+        VKATTN_CASE(VKATTN_ERROR_COMPILE)
+        VKATTN_CASE(VKATTN_ERROR_TIMEOUT)
     default:
         return "VKATTN_UNKNOWN_RESULT";
     }

@@ -2,6 +2,7 @@
 
 #include "vkattn/vkattn.h"
 
+#include <cstdint>
 #include <exception>
 #include <new>
 #include <sstream>
@@ -19,6 +20,14 @@ class Error : public std::exception {
   private:
     vkattn_result result_;
     std::string message_;
+};
+
+// A text of the user's that does not compile. Lines and columns count from 1; 0: the compiler does not say.
+class CompileError : public Error {
+  public:
+    CompileError(std::string message, uint32_t line, uint32_t column)
+        : Error(VKATTN_ERROR_COMPILE, std::move(message)), line(line), column(column) {}
+    const uint32_t line, column;
 };
 
 // A pipeline that the driver cannot build, whatever reason it gives: some say that they are out of memory.
@@ -50,14 +59,20 @@ void require(bool condition, const Parts &...parts) {
     if (!condition) fail(VKATTN_ERROR_INVALID_ARGUMENT, parts...);
 }
 
+// The same with VKATTN_ERROR_NO_ROOM.
+template <class... Parts>
+void require_room(bool condition, const Parts &...parts) {
+    if (!condition) fail(VKATTN_ERROR_NO_ROOM, parts...);
+}
+
 // Throws the Error that a failed Vulkan call stands for; `call` is its name.
 void check(VkResult result, const char *call);
 
 // The same of what builds a pipeline: throws a PipelineError.
 void check_pipeline(VkResult result, const char *call);
 
-// Keeps the message for vkattn_last_error of this thread, cut to fit.
-void set_last_error(const char *message) noexcept;
+// Keeps what vkattn_last_failure of this thread says, the message cut to fit. Returns the result.
+vkattn_result keep_failure(vkattn_result result, const char *message, uint32_t line = 0, uint32_t column = 0) noexcept;
 
 // Runs a body and turns whatever it throws into a result and the thread's message.
 template <class Body>
@@ -65,18 +80,16 @@ vkattn_result guard(Body &&body) noexcept {
     try {
         body();
         return VKATTN_SUCCESS;
+    } catch (const CompileError &error) {
+        return keep_failure(error.result(), error.what(), error.line, error.column);
     } catch (const Error &error) {
-        set_last_error(error.what());
-        return error.result();
+        return keep_failure(error.result(), error.what());
     } catch (const std::bad_alloc &) {
-        set_last_error("out of host memory");
-        return VKATTN_ERROR_OUT_OF_HOST_MEMORY;
+        return keep_failure(VKATTN_ERROR_OUT_OF_HOST_MEMORY, "out of host memory");
     } catch (const std::exception &error) {
-        set_last_error(error.what());
-        return VKATTN_ERROR_INTERNAL;
+        return keep_failure(VKATTN_ERROR_INTERNAL, error.what());
     } catch (...) {
-        set_last_error("unknown exception");
-        return VKATTN_ERROR_INTERNAL;
+        return keep_failure(VKATTN_ERROR_INTERNAL, "unknown exception");
     }
 }
 

@@ -42,7 +42,7 @@ class RoleBuffer {
         return entries;
     }
     View view() const { return {tensor_, {Source::Kind::kRole, role_, VK_NULL_HANDLE, 0}}; }
-    vkattn_binding binding() const { return {role_, buffer_.handle(), 0, buffer_.bytes()}; }
+    vkattn_binding binding() const { return {role_, {buffer_.handle(), 0, buffer_.bytes()}}; }
     const vkattn_tensor &tensor() const { return tensor_; }
 
   private:

@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kEnoughMilliseconds = 60.0; // of the timed runs of a candidate
 constexpr uint32_t kFewestRuns = 3, kMostRuns = 15;
+constexpr size_t kMostCandidates = 128;
 static_assert(kRunsOfTrial == 1 + 2 * kFewestRuns && kRunsOfChoice == 2 * kFewestRuns);
 constexpr double kNear = 2.0;       // what takes so many times as long as the best is not tried with other tiles
 constexpr double kGain = 1.03;      // what counts as faster, on a machine that does other things too
@@ -26,7 +27,7 @@ double median(std::vector<double> values) {
 
 Buffer &TrialBuffers::add(Context &context, vkattn_role role, const vkattn_tensor &tensor) {
     Buffer &buffer = *buffers_.emplace_back(std::make_unique<Buffer>(context, extent_bytes(tensor), "vkattn trial"));
-    bindings_.push_back({role, buffer.handle(), 0, buffer.bytes()});
+    bindings_.push_back({role, {buffer.handle(), 0, buffer.bytes()}});
     return buffer;
 }
 
@@ -101,7 +102,7 @@ std::string Trials::compare_output() {
 
 bool Trials::measure(Trial trial) {
     if (std::ranges::find(trials_, trial.code, &Trial::code) != trials_.end()) return false;
-    if (candidates_.size() == VKATTN_MAX_CANDIDATES) return false; // which is what callers have room for
+    if (candidates_.size() == kMostCandidates) return false;
     buffers_.poison_output();
     run(*trial.plan);
     Candidate candidate{trial.kernel, trial.tile, 0.0, compare_output()};

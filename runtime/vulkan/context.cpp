@@ -59,7 +59,8 @@ void require_capture(vkattn_shader_capture capture, const DeviceCaps &caps) {
 } // namespace
 
 Context::Context(const vkattn_context_info &info)
-    : message_callback_(info.message_callback), message_user_(info.message_user) {
+    : message_callback_(info.message_callback), message_user_(info.message_user), submit_(info.submit),
+      submit_user_(info.submit_user) {
     try {
         set_memory_callbacks(info.memory);
         vk_ = load_global_functions(info.get_instance_proc_addr);
@@ -69,14 +70,6 @@ Context::Context(const vkattn_context_info &info)
             create_own(info);
         if constexpr (kSubgroupsAreEmulated) emulate_subgroups(caps_);
         override_caps(caps_, traits_of(info));
-        if (info.lock_queue != nullptr && info.unlock_queue != nullptr) {
-            lock_ = [info] { info.lock_queue(info.lock_user); };
-            unlock_ = [info] { info.unlock_queue(info.lock_user); };
-        } else {
-            auto mutex = std::make_shared<std::mutex>();
-            lock_ = [mutex] { mutex->lock(); };
-            unlock_ = [mutex] { mutex->unlock(); };
-        }
         require_capture(info.capture_shaders, caps_);
         has_memory_budget_ =
             has_extension(device_extensions(vk_, physical_device_), VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
@@ -148,8 +141,6 @@ void Context::borrow(const vkattn_context_info &info) {
             VK_API_VERSION_MINOR(info.api_version), ", expected at least 1.1");
     require(info.enabled_extensions != nullptr || info.enabled_extension_count == 0,
             "enabled_extensions: NULL, expected enabled_extension_count names");
-    require((info.lock_queue == nullptr) == (info.unlock_queue == nullptr),
-            "lock_queue, unlock_queue: one is NULL, expected both or neither");
     instance_ = info.instance;
     physical_device_ = info.physical_device;
     device_ = info.device;
@@ -276,13 +267,6 @@ void Context::warn(const std::string &message) const {
     if (message_callback_ != nullptr) message_callback_(message_user_, VKATTN_SEVERITY_WARNING, message.c_str());
 }
 
-const DeviceCaps &Context::shown_caps() {
-    const std::lock_guard lock(shown_mutex_);
-    std::shared_ptr<const DeviceCaps> caps = judged_caps();
-    if (shown_.empty() || shown_.back() != caps) shown_.push_back(std::move(caps));
-    return *shown_.back();
-}
-
 void Context::add_buffer(VkBuffer buffer, uint64_t bytes) {
     const std::lock_guard lock(buffers_mutex_);
     buffers_[buffer] = bytes;
@@ -299,9 +283,11 @@ std::optional<uint64_t> Context::buffer_bytes(VkBuffer buffer) const {
     return found == buffers_.end() ? std::nullopt : std::optional(found->second);
 }
 
-void Context::lock_queue() { lock_(); }
-
-void Context::unlock_queue() { unlock_(); }
+VkResult Context::submit(VkQueue queue, uint32_t count, const VkSubmitInfo *submits, VkFence fence) {
+    if (submit_ != nullptr) return submit_(submit_user_, queue, count, submits, fence);
+    const std::lock_guard lock(queue_mutex_);
+    return vk_.vkQueueSubmit(queue, count, submits, fence);
+}
 
 std::vector<DeviceCaps> enumerate_devices(PFN_vkGetInstanceProcAddr get_instance_proc_addr) {
     Functions vk = load_global_functions(get_instance_proc_addr);

@@ -42,8 +42,6 @@ class Context {
     Tunings &tunings() { return tunings_; }
     Variants &variants() { return variants_; }
     void warn(const std::string &message) const; // to the caller's message_callback
-    // The same facts for as long as the context lives: what an application was shown.
-    const DeviceCaps &shown_caps();
     VkInstance instance() const { return instance_; }
     VkPhysicalDevice physical_device() const { return physical_device_; }
     VkDevice device() const { return device_; }
@@ -67,9 +65,8 @@ class Context {
     void remove_buffer(VkBuffer buffer) noexcept;
     std::optional<uint64_t> buffer_bytes(VkBuffer buffer) const; // of vkattn's own
 
-    // Held during every use of the queues: the caller's lock callbacks, or a mutex of our own.
-    void lock_queue();
-    void unlock_queue();
+    // vkQueueSubmit, by the caller's callback where it gave one. Thread safe.
+    VkResult submit(VkQueue queue, uint32_t count, const VkSubmitInfo *submits, VkFence fence);
 
     // For a device that may still be at work and cannot be waited for: nothing that it may use is destroyed after this.
     void abandon() noexcept { is_abandoned_ = true; }
@@ -107,14 +104,13 @@ class Context {
     std::optional<vkattn_memory_callbacks> memory_;
     mutable std::mutex buffers_mutex_;
     std::map<VkBuffer, uint64_t> buffers_;
-    std::mutex shown_mutex_;
-    std::vector<std::shared_ptr<const DeviceCaps>> shown_;
     bool owns_device_ = false;
     std::atomic<bool> is_abandoned_{false};
     vkattn_message_callback message_callback_ = nullptr;
     void *message_user_ = nullptr;
-    std::function<void()> lock_;
-    std::function<void()> unlock_;
+    std::mutex queue_mutex_; // unused with a callback
+    decltype(vkattn_context_info::submit) submit_ = nullptr;
+    void *submit_user_ = nullptr;
     std::unique_ptr<Pipelines> pipelines_;
     std::unique_ptr<Staging> staging_;
     std::unique_ptr<Submissions> submissions_;

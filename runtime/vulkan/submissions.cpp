@@ -5,8 +5,11 @@
 #include "runtime/vulkan/command_buffers.hpp"
 #include "runtime/vulkan/handles.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <span>
+#include <thread>
 
 namespace vkattn {
 namespace {
@@ -38,6 +41,37 @@ void check_waited(VkResult result) {
     if (result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST) return check(result, "vkWaitForFences");
     fail(VKATTN_ERROR_DEVICE_LOST, "vkWaitForFences failed with VkResult ", static_cast<int>(result), " ", kMostWaits,
          " times in a row, expected success: the device is taken for lost");
+}
+
+// When a wait ends.
+class Deadline {
+  public:
+    // timeout_ns: from now on; UINT64_MAX: never.
+    explicit Deadline(uint64_t timeout_ns) : timeout_ns_(timeout_ns), begin_(Clock::now()) {}
+    uint64_t remaining_ns() const {
+        if (timeout_ns_ == UINT64_MAX) return UINT64_MAX;
+        const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - begin_).count();
+        return timeout_ns_ - std::min(timeout_ns_, static_cast<uint64_t>(passed));
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    uint64_t timeout_ns_;
+    Clock::time_point begin_;
+};
+
+// Whether it is locked in time.
+bool lock_until(std::mutex &mutex, const Deadline &deadline) {
+    constexpr std::chrono::microseconds kPause{100};
+    if (deadline.remaining_ns() == UINT64_MAX) {
+        mutex.lock();
+        return true;
+    }
+    while (!mutex.try_lock()) {
+        if (deadline.remaining_ns() == 0) return false;
+        std::this_thread::sleep_for(kPause);
+    }
+    return true;
 }
 
 } // namespace
@@ -102,12 +136,10 @@ class Submissions::Submission {
         submit.pWaitDstStageMask = waits.stages.data();
         submit.signalSemaphoreCount = signals.count();
         submit.pSignalSemaphores = signals.handles.data();
-        context_.lock_queue();
         uint32_t submitted = 0;
         const VkResult result = submit_pieces(submit, values, submitted);
         const bool is_cut = result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST && submitted > 0;
-        VkResult end = is_cut ? vk_.vkQueueSubmit(queue_, 0, nullptr, fence_) : VK_SUCCESS;
-        context_.unlock_queue();
+        VkResult end = is_cut ? context_.submit(queue_, 0, nullptr, fence_) : VK_SUCCESS;
         // nobody else would wait for the pieces before the one that was refused
         if (is_cut && end == VK_SUCCESS) end = wait();
         if (end == VK_SUCCESS) return result;
@@ -118,10 +150,14 @@ class Submissions::Submission {
     bool is_done() const { return vk_.vkGetFenceStatus(context_.device(), fence_) == VK_SUCCESS; }
 
     // What the device still works on cannot be used again: a wait that fails for want of memory is tried again.
-    VkResult wait() const noexcept {
-        VkResult result = VK_TIMEOUT;
-        for (int tries = 0; tries < kMostWaits && result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST; ++tries)
-            result = vk_.vkWaitForFences(context_.device(), 1, &fence_, VK_TRUE, UINT64_MAX);
+    VkResult wait(uint64_t timeout_ns = UINT64_MAX) const noexcept {
+        const auto is_over = [timeout_ns](VkResult result) {
+            return result == VK_SUCCESS || result == VK_ERROR_DEVICE_LOST ||
+                   (result == VK_TIMEOUT && timeout_ns != UINT64_MAX);
+        };
+        VkResult result = VK_NOT_READY;
+        for (int tries = 0; tries < kMostWaits && !is_over(result); ++tries)
+            result = vk_.vkWaitForFences(context_.device(), 1, &fence_, VK_TRUE, timeout_ns);
         return result;
     }
 
@@ -182,7 +218,7 @@ class Submissions::Submission {
             next += piece.commandBufferCount;
             if (i > 0) piece.waitSemaphoreCount = own.waitSemaphoreValueCount = 0;
             if (!last) piece.signalSemaphoreCount = own.signalSemaphoreValueCount = 0;
-            const VkResult result = vk_.vkQueueSubmit(queue_, 1, &piece, last ? fence_ : VK_NULL_HANDLE);
+            const VkResult result = context_.submit(queue_, 1, &piece, last ? fence_ : VK_NULL_HANDLE);
             if (result != VK_SUCCESS) return result;
         }
         return VK_SUCCESS;
@@ -247,8 +283,9 @@ void Submissions::launch_and_wait(Submission &submission) {
 }
 
 // A lost device works on nothing. One that cannot be waited for may, and is taken for lost.
-VkResult Submissions::wait_for(const Submission &submission) noexcept {
-    const VkResult result = submission.wait();
+VkResult Submissions::wait_for(const Submission &submission, uint64_t timeout_ns) noexcept {
+    const VkResult result = submission.wait(timeout_ns);
+    if (result == VK_TIMEOUT && timeout_ns != UINT64_MAX) return result;
     if (result != VK_SUCCESS) is_lost_ = true;
     if (result != VK_SUCCESS && result != VK_ERROR_DEVICE_LOST) context_.abandon();
     return result;
@@ -350,22 +387,33 @@ void Submissions::submit(Lane lane, Work work, const vkattn_sync *sync) {
     pending_.splice(pending_.end(), own);
 }
 
-void Submissions::wait() {
-    const std::lock_guard finishing(finishing_);
+bool Submissions::wait(uint64_t timeout_ns) {
+    const Deadline deadline(timeout_ns);
+    if (!lock_until(finishing_, deadline)) return false;
+    const std::lock_guard finishing(finishing_, std::adopt_lock);
     std::list<Owned> waited;
     {
         const std::lock_guard lock(mutex_);
         waited.swap(pending_);
     }
     VkResult result = VK_SUCCESS;
-    for (Owned &submission : waited) {
-        if (const VkResult own = wait_for(*submission); own != VK_SUCCESS)
+    while (!waited.empty()) {
+        const VkResult own = wait_for(*waited.front(), deadline.remaining_ns());
+        if (own == VK_TIMEOUT && deadline.remaining_ns() != UINT64_MAX) break;
+        if (own != VK_SUCCESS)
             result = own;
         else
-            finish(std::move(submission));
+            finish(std::move(waited.front()));
+        waited.pop_front();
+    }
+    const bool is_done = waited.empty();
+    if (!is_done) {
+        const std::lock_guard lock(mutex_);
+        pending_.splice(pending_.begin(), waited);
     }
     check_waited(result);
     require_device();
+    return is_done;
 }
 
 } // namespace vkattn

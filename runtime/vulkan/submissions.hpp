@@ -14,7 +14,7 @@
 namespace vkattn {
 
 // Command buffers of the context's own, on its queues. What the device has finished is used again. Once the device is lost,
-// everything fails with VKATTN_ERROR_DEVICE_LOST. The queue's lock is the application's: nothing is locked here meanwhile.
+// everything fails with VKATTN_ERROR_DEVICE_LOST. Nothing is locked here while the application submits.
 // Thread safe.
 class Submissions {
   public:
@@ -23,7 +23,7 @@ class Submissions {
     // What to record, what the device needs until it is done, and what the host does then.
     struct Work {
         std::function<void(VkCommandBuffer)> record; // called before the submission, once a piece; empty: nothing
-        std::vector<std::shared_ptr<void>> kept;
+        std::vector<std::shared_ptr<const void>> kept;
         std::function<void()> done; // by some later call, at the latest by wait; empty: nothing
         // Command buffers, recorded in turn and submitted one by one: systems time each submission, and end long ones.
         uint32_t pieces = 1;
@@ -45,8 +45,8 @@ class Submissions {
     // Records and submits. sync may be NULL. On failure nothing is submitted; if the driver refuses a later piece, what
     // was submitted before has ended.
     void submit(Lane lane, Work work, const vkattn_sync *sync);
-    // Waits for all submissions and releases what they used, even where the wait fails.
-    void wait();
+    // Waits for all submissions and releases what they used, even where the wait fails. Whether they were done in time.
+    bool wait(uint64_t timeout_ns = UINT64_MAX);
     // Whether the device is not done with something that was submitted without a wait.
     bool is_busy() {
         sweep();
@@ -66,7 +66,7 @@ class Submissions {
     void launch(Submission &submission, const vkattn_sync *sync);
     void launch_and_wait(Submission &submission);
     double time(const std::function<void(Submission &, bool)> &prepare);
-    VkResult wait_for(const Submission &submission) noexcept;
+    VkResult wait_for(const Submission &submission, uint64_t timeout_ns = UINT64_MAX) noexcept;
     void give_back(Owned submission);
     void finish(Owned submission);
     bool has_pending();

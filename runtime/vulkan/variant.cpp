@@ -4,6 +4,7 @@
 #include "runtime/vulkan/variant_file.hpp"
 
 #include <algorithm>
+#include <charconv>
 
 namespace vkattn {
 namespace {
@@ -19,6 +20,19 @@ void accept(void *result, const uint32_t *code, size_t words) {
 }
 
 void refuse(void *result, const char *message) { static_cast<Answer *>(result)->refusal = message; }
+
+// The line and column of "NAME:LINE:COLUMN: what"; 0 and 0 of other messages.
+std::pair<uint32_t, uint32_t> place_in(std::string_view message) {
+    const size_t line_at = message.find(':'),
+                 column_at = line_at == message.npos ? line_at : message.find(':', line_at + 1);
+    uint32_t line = 0, column = 0;
+    if (column_at == message.npos) return {0, 0};
+    const char *const end = message.data() + message.size();
+    const auto [after_line, fault] = std::from_chars(message.data() + line_at + 1, end, line);
+    if (fault != std::errc{} || after_line != message.data() + column_at) return {0, 0};
+    std::from_chars(after_line + 1, end, column);
+    return {line, column};
+}
 
 constexpr uint32_t kAllFunctions =
     VKATTN_VARIANT_SCORE_MOD | VKATTN_VARIANT_MASK_MOD | VKATTN_VARIANT_LSE_MOD | VKATTN_VARIANT_OUTPUT_MOD;
@@ -108,7 +122,10 @@ std::vector<uint32_t> Variant::compile(const Compiler &compiler, const std::stri
     const vkattn_variant_request request{name.c_str(), functions_.c_str(), accept, refuse, &answer};
     compiler.compile(compiler.user, &request);
     const std::string fault = answer.code.empty() ? answer.refusal : module_fault(answer.code);
-    if (!fault.empty()) fail(VKATTN_ERROR_INVALID_ARGUMENT, "variant: module ", name, ": ", fault);
+    if (!fault.empty()) {
+        const auto [line, column] = place_in(fault);
+        throw CompileError(text("variant: module ", name, ": ", fault), line, column);
+    }
     return std::move(answer.code);
 }
 

@@ -94,9 +94,7 @@ class Variants {
 } // namespace vkattn
 
 struct vkattn_variant_opaque {
-    vkattn_variant_opaque(vkattn::Usage &usage, const void *made_in, std::shared_ptr<vkattn::Variant> named)
-        : context(usage), owner(made_in), variant(std::move(named)) {}
-    vkattn::InUse context;
-    const void *owner; // the Context
+    std::shared_ptr<const void> context; // keeps it
+    const void *owner;                   // the Context
     std::shared_ptr<vkattn::Variant> variant;
 };

@@ -8,7 +8,7 @@
 #define ARGMAX_TENSORS(X)                                                                                              \
     X(ARGMAX, 0, input, INPUT, INPUT, Read, Tokens, BLN)                                                               \
     X(ARGMAX, 1, tokens, TOKENS, TOKENS, Written, I32, BL)                                                             \
-    X(ARGMAX, 2, values, VALUES, OUTPUT, Written, F32, BL)                                                             \
+    X(ARGMAX, 2, values, VALUES, VALUES, Written, F32, BL)                                                             \
     X(ARGMAX, 3, parts, PARTS, WORKSPACE, Written, Own, ANY)
 VKATTN_BINDINGS(ARGMAX_TENSORS)
 

@@ -11,7 +11,7 @@
     X(SELECT, 2, from_indices, INDICES, WORKSPACE, Read, Own, ANY)                                                     \
     X(SELECT, 3, to_ranks, TO_RANKS, WORKSPACE, Written, Own, ANY)                                                     \
     X(SELECT, 4, indices, TO_INDICES, INDICES, Written, ContiguousI32, BLK)                                            \
-    X(SELECT, 5, values, OUTPUT, OUTPUT, Written, OptionalTokens, BLK)
+    X(SELECT, 5, values, OUTPUT, VALUES, Written, OptionalTokens, BLK)
 VKATTN_BINDINGS(SELECT_TENSORS)
 
 #ifdef __cplusplus
