@@ -128,6 +128,10 @@ typedef struct vkattn_memory_callbacks {
  *                     else writes. Several contexts and processes may share it. Fails with VKATTN_ERROR_INVALID_ARGUMENT where it
  *                     cannot be read and written, or holds something else
  *   tune_budget_ms    milliseconds, of this context in all, for tuning unasked, below; 0: nothing is measured
+ *   shared_plan_count plans that the context keeps by their descriptions, those that were used last: making a plan of the same
+ *                     description again gives it, without a check or a compilation, as graph executors want it. Descriptions are
+ *                     compared by their bytes, so zero what lies between members; of attention's tensors strides that are left
+ *                     out are the same as those of a contiguous one. Plans of caches and of layers are not kept. 0: none is
  *   tune_gpus_alone   1: nothing is measured on a device of type VK_PHYSICAL_DEVICE_TYPE_CPU, whose driver takes long to compile;
  *                     0: on every device */
 typedef struct vkattn_context_info {
@@ -163,6 +167,7 @@ typedef struct vkattn_context_info {
     const char *crash_journal;
     uint32_t tune_budget_ms;
     uint32_t tune_gpus_alone;
+    uint32_t shared_plan_count;
 } vkattn_context_info;
 
 /* Of vkattn_context_info.crash_journal, a file that outlives the process when a driver ends it. Before a shader is first built,

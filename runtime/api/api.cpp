@@ -21,7 +21,10 @@
 #include "runtime/ops/prewarm.hpp"
 #include "runtime/ops/top_k.hpp"
 #include "runtime/plan/shader_reports.hpp"
+#include "runtime/plan/shared_plans.hpp"
 #include "runtime/problem/attention_problem.hpp"
+#include "runtime/problem/attention_tensors.hpp"
+#include "runtime/problem/tensor.hpp"
 #include "runtime/programs/program.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/structures.hpp"
@@ -116,11 +119,13 @@ class ListOf : public vkattn_list_opaque {
 
 // A context, for as long as anything that was made with it.
 struct ContextState {
-    explicit ContextState(const vkattn_context_info &info) : made(ready_context(info)), context(*made) {}
+    explicit ContextState(const vkattn_context_info &info)
+        : made(ready_context(info)), context(*made), plans(info.shared_plan_count) {}
     std::unique_ptr<Context> made;
     Context &context;
     std::mutex mutex; // of what was shown
     std::vector<std::unique_ptr<ShownDevice>> shown;
+    SharedPlans plans;
 };
 
 // Each handle keeps the objects that its own needs, the context first: it goes last.
@@ -140,7 +145,7 @@ struct vkattn_buffer_opaque {
 };
 
 struct vkattn_plan_opaque {
-    vkattn_plan_opaque(std::shared_ptr<ContextState> in, std::unique_ptr<const Plan> made)
+    vkattn_plan_opaque(std::shared_ptr<ContextState> in, std::shared_ptr<const Plan> made)
         : context(std::move(in)), plan(std::move(made)) {}
     std::shared_ptr<ContextState> context;
     Usage usage{"plan"};
@@ -207,6 +212,22 @@ void destroy(Object *object) {
     delete object;
 }
 
+// What tells a description from others of its type, as far as plans are concerned. A plan keeps its variant, so that no other
+// one has its address.
+template <class Desc>
+std::string key_of(const Desc &desc) {
+    return {reinterpret_cast<const char *>(&desc), sizeof desc};
+}
+
+std::string key_of(vkattn_attention_desc desc) {
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (present(desc.*tensor.given)) desc.*tensor.given = normalised(desc.*tensor.given, tensor.name);
+    const void *variant = desc.variant != nullptr ? desc.variant->variant.get() : nullptr;
+    desc.variant = nullptr;
+    std::string key(reinterpret_cast<const char *>(&desc), sizeof desc);
+    return key.append(reinterpret_cast<const char *>(&variant), sizeof variant);
+}
+
 // Creates the plan that build(PlanBuilder &, const Desc &) makes of a description.
 template <class Desc, class Build>
 vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
@@ -216,6 +237,26 @@ vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan 
         PlanBuilder builder(context->context);
         build(builder, given);
         return std::make_unique<vkattn_plan_opaque>(context->state, builder.build());
+    });
+}
+
+// The same, where the context may have such a plan already. operation: which one is planned.
+template <class Desc, class Build>
+vkattn_result share_plan(vkattn_context context, const char *operation, const Desc *desc, vkattn_plan *plan,
+                         Build &&build) {
+    if (context == nullptr || !context->state->plans.keeps_any()) return create_plan(context, desc, plan, build);
+    return create(plan, "plan", [&] {
+        const Desc given = sized(desc, "desc");
+        SharedPlans &plans = context->state->plans;
+        const std::string key = operation + key_of(given);
+        std::shared_ptr<const Plan> shared = plans.find(key);
+        if (shared == nullptr) {
+            PlanBuilder builder(context->context);
+            build(builder, given);
+            shared = builder.build();
+            plans.add(key, shared);
+        }
+        return std::make_unique<vkattn_plan_opaque>(context->state, std::move(shared));
     });
 }
 
@@ -232,6 +273,7 @@ vkattn_result tune_with(vkattn_context context, const Desc *desc, vkattn_list *c
     return guard([&] {
         require_given(context, "context");
         std::vector<Candidate> tried = tune(context->context, check(sized(desc, "desc")));
+        context->state->plans.clear(); // plans from now on take what was found
         if (candidates != nullptr) *candidates = new ListOf<Candidate>(std::move(tried));
     });
 }
@@ -371,6 +413,7 @@ vkattn_result vkattn_self_test(vkattn_context context, vkattn_check_callback cal
             }
             if (checks != nullptr) all.push_back(check);
         });
+        context->state->plans.clear(); // plans from now on take what passed
         if (checks != nullptr) *checks = new ListOf<Check>(std::move(all));
     });
 }
@@ -571,7 +614,7 @@ vkattn_result vkattn_program_submit(vkattn_program program, const vkattn_sync *s
 void vkattn_program_destroy(vkattn_program program) { destroy(program); }
 
 vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_attention);
+    return share_plan(context, "attention", desc, plan, plan_attention);
 }
 
 vkattn_result vkattn_attention_measure(vkattn_context context, const vkattn_attention_desc *desc,
@@ -618,11 +661,11 @@ vkattn_result vkattn_block_mask_plan(vkattn_context context, const vkattn_attent
 void vkattn_variant_destroy(vkattn_variant variant) { delete variant; }
 
 vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_kv_append);
+    return share_plan(context, "kv_append", desc, plan, plan_kv_append);
 }
 
 vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_merge);
+    return share_plan(context, "merge", desc, plan, plan_merge);
 }
 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, vkattn_list *candidates) {
@@ -638,42 +681,42 @@ vkattn_result vkattn_linear_measure(vkattn_context context, const vkattn_linear_
 }
 
 vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_linear);
+    return share_plan(context, "linear", desc, plan, plan_linear);
 }
 
 vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_norm);
+    return share_plan(context, "norm", desc, plan, plan_norm);
 }
 
 vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_embedding);
+    return share_plan(context, "embedding", desc, plan, plan_embedding);
 }
 
 vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_top_k);
+    return share_plan(context, "top_k", desc, plan, plan_top_k);
 }
 
 vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_index);
+    return share_plan(context, "index", desc, plan, plan_index);
 }
 
 vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_argmax);
+    return share_plan(context, "argmax", desc, plan, plan_argmax);
 }
 
 vkattn_result vkattn_linear_attention_plan(vkattn_context context, const vkattn_linear_attention_desc *desc,
                                            vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_linear_attention);
+    return share_plan(context, "linear_attention", desc, plan, plan_linear_attention);
 }
 
 vkattn_result vkattn_causal_conv1d_plan(vkattn_context context, const vkattn_causal_conv1d_desc *desc,
                                         vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_causal_conv1d);
+    return share_plan(context, "causal_conv1d", desc, plan, plan_causal_conv1d);
 }
 
 vkattn_result vkattn_gated_rms_norm_plan(vkattn_context context, const vkattn_gated_rms_norm_desc *desc,
                                          vkattn_plan *plan) {
-    return create_plan(context, desc, plan, plan_gated_rms_norm);
+    return share_plan(context, "gated_rms_norm", desc, plan, plan_gated_rms_norm);
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,

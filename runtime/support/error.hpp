@@ -25,8 +25,8 @@ class Error : public std::exception {
 // A text of the user's that does not compile. Lines and columns count from 1; 0: the compiler does not say.
 class CompileError : public Error {
   public:
-    CompileError(std::string message, uint32_t line, uint32_t column)
-        : Error(VKATTN_ERROR_COMPILE, std::move(message)), line(line), column(column) {}
+    CompileError(std::string message, uint32_t at_line, uint32_t at_column)
+        : Error(VKATTN_ERROR_COMPILE, std::move(message)), line(at_line), column(at_column) {}
     const uint32_t line, column;
 };
 
