@@ -135,7 +135,8 @@ class _Buffer:
         call("vkattn_buffer_read", self.handle.raw, offset, array.ctypes.data, size)
 
     def binding(self, role, offset=0):
-        return _abi.Binding(_abi.ROLES[role], library.vkattn_buffer_handle(self.handle.raw), offset)
+        handle = library.vkattn_buffer_handle(self.handle.raw)
+        return _abi.Binding(role=role, buffer=handle, offset=offset, bytes=self.size - offset)
 
 
 class Context:
@@ -161,13 +162,10 @@ class Context:
         known, saved = traits_of(traits), bytes(saved)
         info = _abi.ContextInfo(device_selector=str(device).encode(), enable_validation=validation,
                                 message_callback=callback, traits=known, trait_count=len(known),
-                                saved_data=ctypes.cast(saved, ctypes.c_void_p), saved_bytes=len(saved))
+                                saved_data=ctypes.cast(saved, ctypes.c_void_p), saved_bytes=len(saved),
+                                tune_budget_ms=tune_budget_ms, tune_gpus_alone=bool(tune_gpus_alone))
         if journal is not None and journal is not False:
-            path = journal_file() if journal is True else os.fspath(journal)
-            _abi.extend(info, _abi.CrashJournal(path=os.fsencode(path)))
-        milliseconds = _abi.whole(ctypes.c_uint32, "tune_budget_ms", tune_budget_ms)
-        if milliseconds != 0:
-            _abi.extend(info, _abi.TuneBudget(tune_budget_ms=milliseconds, gpus_alone=bool(tune_gpus_alone)))
+            info.crash_journal = os.fsencode(journal_file() if journal is True else journal)
         self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
@@ -235,7 +233,7 @@ class Context:
         not outlive. plans: where plans are kept, by description; None: with the context.
         """
         plans = self.plans if plans is None else plans
-        key = self._generation, plan_function, _abi.contents(desc)
+        key = self._generation, plan_function, bytes(desc)
         maker = self.handle if layer is None else layer
         with self.lock:
             plan = plans.get(key)
