@@ -16,7 +16,7 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
 from .compiled import outside_graphs
 from .device_array import Array
 from .errors import InvalidArgumentError, OutOfMemoryError, VkattnError, errors_of
-from .handles import Handle, Turns, call, library
+from .handles import Handle, Turns, call, library, listed
 from .traits import traits_of
 
 _MOST_PLANS = 64
@@ -98,11 +98,7 @@ def _facts(raw):
 
 def devices():
     """Every Vulkan device with its facts, in the order of the loader."""
-    count = ctypes.c_uint32()
-    call("vkattn_enumerate_devices", None, count, None, 0)
-    raw = (_abi.DeviceFacts * max(count.value, 1))()
-    call("vkattn_enumerate_devices", None, count, raw, ctypes.sizeof(_abi.DeviceFacts))
-    return [_facts(each) for each in raw[:count.value]]
+    return [_facts(each) for each in listed(_abi.DeviceFacts, "vkattn_enumerate_devices", None)]
 
 
 def cache_folder():
@@ -208,23 +204,21 @@ class Context:
 
     def self_test(self):
         """Checks the numbers of every kernel; what fails is off for this context, but in programs that are recorded already."""
-        count, checks = ctypes.c_uint32(_MOST_CHECKS), (_abi.Check * _MOST_CHECKS)()
         with self.lock:
-            call("vkattn_self_test", self.handle.raw, count, checks, ctypes.sizeof(_abi.Check))
+            checks = listed(_abi.Check, "vkattn_self_test", self.handle.raw, most=_MOST_CHECKS)
             self._generation += 1
         return [Check(check.name.decode(), bool(check.passed), check.reason.decode(errors="replace"), check.milliseconds)
-                for check in checks[:count.value]]
+                for check in checks]
 
     def tune(self, desc):
         """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on, those
         of layers among them. Recorded programs stay as they are."""
         tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
-        count, candidates = ctypes.c_uint32(_abi.MAX_CANDIDATES), (_abi.Candidate * _abi.MAX_CANDIDATES)()
         with self.lock:
-            call(tune, self.handle.raw, desc, count, candidates, ctypes.sizeof(_abi.Candidate))
+            candidates = listed(_abi.Candidate, tune, self.handle.raw, desc, most=_abi.MAX_CANDIDATES)
             self._generation += 1
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
-                          each.reason.decode(errors="replace")) for each in candidates[:count.value]]
+                          each.reason.decode(errors="replace")) for each in candidates]
 
     def run(self, plan_function, desc, inputs, outputs, *, layer=None, parents=(), plans=None):
         """Runs what plan_function makes of a description, {role: array} in, {role: array} filled. Plans are made once.
