@@ -14,7 +14,7 @@ _TYPES = {
     "VkMemoryAllocateFlags": "c_uint32", "VkDeviceSize": "c_uint64", "VkMemoryRequirements": "MemoryRequirements",
     **dict.fromkeys(("VkInstance", "VkPhysicalDevice", "VkDevice", "VkQueue", "VkCommandBuffer"), "c_void_p"),
     # handles that are numbers on every platform
-    **dict.fromkeys(("VkBuffer", "VkDeviceMemory", "VkPipelineCache", "VkDescriptorPool", "VkSemaphore"), "c_uint64")}
+    **dict.fromkeys(("VkBuffer", "VkDeviceMemory", "VkPipelineCache", "VkDescriptorPool", "VkSemaphore", "VkFence"), "c_uint64")}
 _BEGINNING = '''\
 # The C interface, written by _headers.py: the headers are the reference.
 from ctypes import (CFUNCTYPE, POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64,

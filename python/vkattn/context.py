@@ -85,7 +85,7 @@ def _kernel_name(number):
 def _facts(raw):
     """vkattn_device_facts as a dict; texts as str, kernels as a list of Kernel."""
     facts = {}
-    for name, *_ in raw._fields_:
+    for name in raw._kinds_:
         value = getattr(raw, name)
         facts[name] = value.decode(errors="replace") if isinstance(value, bytes) else value
     facts["device_uuid"], facts["driver_uuid"] = bytes(raw.device_uuid), bytes(raw.driver_uuid)
@@ -187,7 +187,7 @@ class Context:
         """What tune_budget_ms has gone into so far, a TuneBudget."""
         raw = _abi.TuneBudgetReport()
         call("vkattn_context_tune_budget", self.handle.raw, raw, ctypes.sizeof(raw))
-        return TuneBudget(*(getattr(raw, name) for name, *_ in raw._fields_))
+        return TuneBudget(*(getattr(raw, name) for name in raw._kinds_))
 
     def save(self):
         """What the context has learned (pipelines, verdicts, tuning), for `saved` of a later one."""

@@ -48,4 +48,4 @@ def estimate(config, *, d_model=0, num_heads=0, weight_type="f16", cache_type=No
                                  value_scaling=_abi.scaling("value_scales", value_scales, heads)[0], **info)
     result = _abi.EstimateResult()
     call("vkattn_estimate", config, raw_info, result, ctypes.sizeof(result))
-    return Estimate(**{name: getattr(result, name) for name, _ in _abi.EstimateResult._fields_})
+    return Estimate(**{name: getattr(result, name) for name in result._kinds_})
