@@ -39,20 +39,37 @@ def test_enumerations_are_known_by_names():
 def test_what_headers_may_have_beside_declarations(tmp_path):
     (tmp_path / "vkattn.h").write_text("""\
 #ifdef __cplusplus /* C++ */
-#define VKATTN_SIZED(type) type{sizeof(type)}
+#define VKATTN_STRUCT_SIZE(type) uint32_t struct_size = sizeof(type)
 #else
-#define VKATTN_SIZED(type) \\
-    {sizeof(type)}
+#define VKATTN_STRUCT_SIZE(type) uint32_t struct_size
 #endif /* C++ */
+#define VKATTN_SIZED(type) \\
+    .struct_size = sizeof(type)
 #define VKATTN_PARTS 2u /* at most */
 typedef struct vkattn_part {
-    uint32_t struct_size, kinds[VKATTN_PARTS]; // filled in by the caller
+    VKATTN_STRUCT_SIZE(vkattn_part);
+    uint32_t kinds[VKATTN_PARTS], number; // of the part
+#ifdef __cplusplus
+    vkattn_part(uint32_t given = 0) : number{given} { count(); }
+#else
+    float value;
+#endif
     const char *const *names;
 } vkattn_part;
 """)
     made = {}
     exec(_headers.module_text(tmp_path), {"__package__": "vkattn"}, made)
-    assert [name for name, _ in made["Part"]._fields_] == ["struct_size", "kinds", "names"] and ctypes.sizeof(made["Part"]) == 24
+    members = [name for name, _ in made["Part"]._fields_]
+    assert members == ["struct_size", "kinds", "number", "value", "names"] and ctypes.sizeof(made["Part"]) == 32
+    assert made["PARTS"] == 2
+
+
+def test_structures_say_their_size_themselves():
+    assert "struct_size" not in dir(_abi.Tensor) and _abi.Tensor().rank == 0
+    desc = _abi.TopKDesc(_abi.Tensor(rank=3))
+    assert desc.struct_size == ctypes.sizeof(_abi.TopKDesc) and desc.input.rank == 3
+    with pytest.raises(TypeError, match="struct_size: no member of vkattn_top_k_desc, expected one of input, values, indices"):
+        _abi.TopKDesc(struct_size=8)
 
 
 @pytest.mark.parametrize("text, message", [

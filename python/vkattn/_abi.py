@@ -25,14 +25,6 @@ ATTENTION_TENSORS = {
     "block_table": "int32", "block_mask": "int32", "key_indices": "int32"}
 
 
-def extend(desc, extension):
-    """Puts an extension at the head of a description's chain; it lives as long."""
-    extension.extension.kind = EXTENSION_KINDS[type(extension).__name__[len("vkattn_"):]]
-    extension.extension.next = desc.next
-    desc.next = ctypes.addressof(extension)
-    desc.__dict__.setdefault("extensions", []).append(extension)
-
-
 def rotations(name, rotation):
     """The numbers of how keys and values are stored. rotation: a name for both, two names, or None."""
     both = ("none" if rotation is None else rotation,) * 2 if rotation is None or isinstance(rotation, (str, int)) else rotation
@@ -41,53 +33,23 @@ def rotations(name, rotation):
     return tuple(choose(name, ROTATIONS, each) for each in both)
 
 
-def add_rotation(desc, name, rotation):
-    """Extends a description by how keys and values are stored, where that is not as they are."""
-    both = rotations(name, rotation)
-    if any(both):
-        extend(desc, KvRotation(key=both[0], value=both[1]))
-
-
-def add_scales(desc, key_scales=Tensor(), value_scales=Tensor(), makes_scales=False):
-    """Extends a description by scales of K and V, where there are any."""
-    if key_scales.type or value_scales.type:
-        extend(desc, KvScales(key_scales=key_scales, value_scales=value_scales, makes_scales=makes_scales))
-
-
 def cache_heads(config):
     """KV heads of the cache that a layer of this LayerConfig has: one of latents, where it caches those."""
     of_heads = config.kind in (LAYER_MHA, LAYER_ENCODER)
     return config.num_kv_heads or config.num_heads if of_heads else 1
 
 
-def add_cache_scales(info, heads, key_scales, value_scales):
-    """Extends the description of a cache of so many heads. Each: None, "row", a number for all of the part, or a sequence of
-    one for each head."""
-    numbers = [None if each is None or isinstance(each, str) else numpy.atleast_1d(numpy.asarray(each, "f4"))
-               for each in (key_scales, value_scales)]
-    kinds = []
-    for name, given, array in (("key_scales", key_scales, numbers[0]), ("value_scales", value_scales, numbers[1])):
-        if given not in (None, "row") if array is None else array.ndim != 1:
-            raise ValueError(f"{name}: {given!r}, expected None, 'row', a number or one for each head")
-        if numpy.ndim(given) > 0 and len(array) != heads:  # the library is given no lengths
-            raise ValueError(f"{name}: {len(array)} numbers, expected {heads}, one of each head")
-        kinds.append(given if isinstance(given, str) else "none" if array is None else "tensor" if numpy.ndim(given) == 0 else "head")
-    if kinds == ["none", "none"]:
-        return
-    key, value = (None if array is None else (c_float * len(array))(*array) for array in numbers)
-    extend(info, CacheScales(key=SCALINGS[kinds[0]], value=SCALINGS[kinds[1]], key_scales=key, value_scales=value))
-
-
-def contents(desc):
-    """What tells a description from others: its bytes and those of its extensions, without the addresses."""
-    extensions = [type(each).from_buffer_copy(each) for each in desc.__dict__.get("extensions", ())]
-    if not extensions:
-        return bytes(desc)
-    plain = type(desc).from_buffer_copy(desc)
-    plain.next = None
-    for each in extensions:
-        each.extension.next = None
-    return b"".join(bytes(each) for each in (plain, *extensions))
+def scaling(name, scales, heads):
+    """How many elements of a cache of so many heads share a scale, and the scales. scales: None, "row", a number for all of
+    the part, or a sequence of one for each head."""
+    if scales is None or isinstance(scales, str) and scales == "row":
+        return scales or "none", None
+    numbers = None if isinstance(scales, str) else numpy.atleast_1d(numpy.asarray(scales, "f4"))
+    if numbers is None or numbers.ndim != 1:
+        raise ValueError(f"{name}: {scales!r}, expected None, 'row', a number or one for each head")
+    if numpy.ndim(scales) > 0 and len(numbers) != heads:  # the library is given no lengths
+        raise ValueError(f"{name}: {len(numbers)} numbers, expected {heads}, one of each head")
+    return "tensor" if numpy.ndim(scales) == 0 else "head", (c_float * len(numbers))(*numbers)
 
 
 _loaded = []  # the name of the library vkattn in use

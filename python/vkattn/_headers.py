@@ -14,7 +14,7 @@ _TYPES = {
     "VkMemoryAllocateFlags": "c_uint32", "VkDeviceSize": "c_uint64", "VkMemoryRequirements": "MemoryRequirements",
     **dict.fromkeys(("VkInstance", "VkPhysicalDevice", "VkDevice", "VkQueue", "VkCommandBuffer"), "c_void_p"),
     # handles that are numbers on every platform
-    **dict.fromkeys(("VkBuffer", "VkDeviceMemory", "VkPipelineCache", "VkDescriptorPool", "VkSemaphore"), "c_uint64")}
+    **dict.fromkeys(("VkBuffer", "VkDeviceMemory", "VkPipelineCache", "VkDescriptorPool", "VkSemaphore", "VkFence"), "c_uint64")}
 _BEGINNING = '''\
 # The C interface, written by _headers.py: the headers are the reference.
 from ctypes import (CFUNCTYPE, POINTER, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64,
@@ -64,10 +64,11 @@ class _Module:
 
     def read(self, path):
         text = re.sub(r"/\*.*?\*/|//[^\n]*", _blank, path.read_text(encoding="utf-8"), flags=re.DOTALL)
-        text = re.sub(r"^#ifdef __cplusplus\b.*?^#endif\b", _blank, text, flags=re.DOTALL | re.MULTILINE)
+        text = re.sub(r"^#ifdef __cplusplus\b.*?(?=^#(?:else|endif)\b)", _blank, text, flags=re.DOTALL | re.MULTILINE)
         for name, number in re.findall(r"^#define VKATTN_(\w+) +(\d+)u? *$", text, re.MULTILINE):
             self._define(name, int(number))
         text = re.sub(r"^#(?:[^\n]*\\\n)*[^\n]*$", _blank, text, flags=re.MULTILINE)
+        text = re.sub(r"\bVKATTN_STRUCT_SIZE\(\w+\)", "uint32_t struct_size", text)
         for found in re.finditer(r"\S[^;{}]*(?:\{[^{}]*\}[^;{}]*)?;|\S[^\n]*", text):
             declaration = " ".join(found[0].split())
             try:

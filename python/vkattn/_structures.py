@@ -45,11 +45,14 @@ def whole(kind, name, value):
 
 
 class _Structure(ctypes.Structure):
-    """Whose members are known by name, whose whole numbers are as large as they may be, and whose enumerations take names."""
+    """Whose members are known by name, whose whole numbers are as large as they may be, and whose enumerations take names. Its own
+    size, struct_size, it says by itself: that is no member to set."""
 
     def __init__(self, *values, **members):
         super().__init__()
-        for (name, _), value in zip(self._fields_, values):
+        if hasattr(self, "struct_size"):
+            super().__setattr__("struct_size", ctypes.sizeof(self))
+        for name, value in zip(self._kinds_, values):
             setattr(self, name, value)
         for name, value in members.items():
             setattr(self, name, value)
@@ -70,4 +73,5 @@ class _Structure(ctypes.Structure):
 def structure(name, *fields):
     """A class for a structure of C. fields: (name, type of ctypes), of an enumeration (name, {name: number})."""
     members = [(member, c_int if isinstance(kind, dict) else kind) for member, kind in fields]
-    return type(name, (_Structure,), {"_fields_": members, "_kinds_": dict(fields)})
+    kinds = {member: kind for member, kind in fields if member != "struct_size"}
+    return type(name, (_Structure,), {"_fields_": members, "_kinds_": kinds})

@@ -41,10 +41,12 @@ class Problem:
         desc = self.desc = _abi.AttentionDesc(**{name: getattr(given, name) for name in _MEMBERS})
         set_masks(desc, given.is_causal, given.window, given.causal_alignment, given.block_size)
         set_scale(desc, given.scale)
+        desc.key_rotation, desc.value_rotation = _abi.rotations("kv_rotation", given.kv_rotation)
         if _abi.flag("keys_to_last_query", given.keys_to_last_query):
             desc.mask_flags |= _abi.MASK_KEYS_TO_LAST_QUERY
         call.take_named(**{name: array for name, array in named.items() if _abi.ATTENTION_TENSORS.get(name)})
-        scales = {name: call.take_scales(name, named[name]) for name in ("key_scales", "value_scales") if named[name] is not None}
+        for name in ("key_scales", "value_scales"):
+            call.take_scales(name, named[name])
         if given.attn_mask is not None:
             key_len = key.shape[2] * (1 if given.block_table is None else call.inputs["block_table"].shape[-1])
             self._take_mask(given.attn_mask, min(key_len, given.max_seqlen_k) if given.max_seqlen_k > 0 else key_len)
@@ -56,13 +58,7 @@ class Problem:
         if given.cu_seqlens_q is not None:
             self._find_strays(given.max_seqlen_q)
         for role, array in {**call.inputs, **call.outputs}.items():
-            if role not in ("key_indices", "key_scales", "value_scales"):
-                setattr(desc, role, describe(array, role))
-        if given.key_indices is not None:
-            indices = describe(call.inputs["key_indices"], "key_indices")
-            _abi.extend(desc, _abi.KeyList(key_indices=indices, key_block_len=given.key_block_len))
-        _abi.add_rotation(desc, "kv_rotation", given.kv_rotation)
-        _abi.add_scales(desc, **scales)
+            setattr(desc, role, describe(array, role))
 
     def _take_rows(self, given):
         """Takes query, key and value. Returns the first two, and the size of the values."""

@@ -41,16 +41,16 @@ class Call:
             self.inputs["block_mask"] = broadcastable(self.inputs["block_mask"], "block_mask")
 
     def take_scales(self, name, scales):
-        """The description of an input that are scales of K or V, [B|1,Hkv|1,Lk|1,1]."""
-        scales = self.take(name, numpy.float32(scales) if isinstance(scales, (int, float)) else scales, dtype="float32")
-        self.inputs[name] = broadcastable(scales, name, "[B,Hkv,Lk,1]")
-        return describe(self.inputs[name], name)
+        """An input that are scales of K or V, [B|1,Hkv|1,Lk|1,1], where they are given."""
+        if scales is not None:
+            scales = self.take(name, numpy.float32(scales) if isinstance(scales, (int, float)) else scales, dtype="float32")
+            self.inputs[name] = broadcastable(scales, name, "[B,Hkv,Lk,1]")
 
-    def extend_by_norm(self, desc, weight, epsilon):
+    def take_norm(self, desc, weight, epsilon):
         """The description's input is normalised before it is multiplied, where there is a weight."""
         if weight is not None:
-            weight = describe(self.take("norm_weight", weight, name="norm"), "norm")
-            _abi.extend(desc, _abi.InputNorm(weight=weight, epsilon=epsilon))
+            desc.norm_weight = describe(self.take("norm_weight", weight, name="norm"), "norm")
+            desc.norm_epsilon = epsilon
 
     def result(self, role, shape, like, out=None):
         """An output with the type of `like`, a dtype's name or an array."""

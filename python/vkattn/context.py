@@ -16,7 +16,7 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
 from .compiled import outside_graphs
 from .device_array import Array
 from .errors import InvalidArgumentError, OutOfMemoryError, VkattnError, errors_of
-from .handles import Handle, Turns, call, library
+from .handles import Handle, Turns, call, library, listed
 from .traits import traits_of
 
 _MOST_PLANS = 64
@@ -85,7 +85,7 @@ def _kernel_name(number):
 def _facts(raw):
     """vkattn_device_facts as a dict; texts as str, kernels as a list of Kernel."""
     facts = {}
-    for name, *_ in raw._fields_:
+    for name in raw._kinds_:
         value = getattr(raw, name)
         facts[name] = value.decode(errors="replace") if isinstance(value, bytes) else value
     facts["device_uuid"], facts["driver_uuid"] = bytes(raw.device_uuid), bytes(raw.driver_uuid)
@@ -98,11 +98,7 @@ def _facts(raw):
 
 def devices():
     """Every Vulkan device with its facts, in the order of the loader."""
-    count = ctypes.c_uint32()
-    call("vkattn_enumerate_devices", None, count, None, 0)
-    raw = (_abi.DeviceFacts * max(count.value, 1))()
-    call("vkattn_enumerate_devices", None, count, raw, ctypes.sizeof(_abi.DeviceFacts))
-    return [_facts(each) for each in raw[:count.value]]
+    return [_facts(each) for each in listed(_abi.DeviceFacts, "vkattn_enumerate_devices", None)]
 
 
 def cache_folder():
@@ -135,7 +131,8 @@ class _Buffer:
         call("vkattn_buffer_read", self.handle.raw, offset, array.ctypes.data, size)
 
     def binding(self, role, offset=0):
-        return _abi.Binding(_abi.ROLES[role], library.vkattn_buffer_handle(self.handle.raw), offset)
+        handle = library.vkattn_buffer_handle(self.handle.raw)
+        return _abi.Binding(role=role, buffer=handle, offset=offset, bytes=self.size - offset)
 
 
 class Context:
@@ -161,13 +158,10 @@ class Context:
         known, saved = traits_of(traits), bytes(saved)
         info = _abi.ContextInfo(device_selector=str(device).encode(), enable_validation=validation,
                                 message_callback=callback, traits=known, trait_count=len(known),
-                                saved_data=ctypes.cast(saved, ctypes.c_void_p), saved_bytes=len(saved))
+                                saved_data=ctypes.cast(saved, ctypes.c_void_p), saved_bytes=len(saved),
+                                tune_budget_ms=tune_budget_ms, tune_gpus_alone=bool(tune_gpus_alone))
         if journal is not None and journal is not False:
-            path = journal_file() if journal is True else os.fspath(journal)
-            _abi.extend(info, _abi.CrashJournal(path=os.fsencode(path)))
-        milliseconds = _abi.whole(ctypes.c_uint32, "tune_budget_ms", tune_budget_ms)
-        if milliseconds != 0:
-            _abi.extend(info, _abi.TuneBudget(tune_budget_ms=milliseconds, gpus_alone=bool(tune_gpus_alone)))
+            info.crash_journal = os.fsencode(journal_file() if journal is True else journal)
         self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", keep=callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
@@ -193,7 +187,7 @@ class Context:
         """What tune_budget_ms has gone into so far, a TuneBudget."""
         raw = _abi.TuneBudgetReport()
         call("vkattn_context_tune_budget", self.handle.raw, raw, ctypes.sizeof(raw))
-        return TuneBudget(*(getattr(raw, name) for name, *_ in raw._fields_))
+        return TuneBudget(*(getattr(raw, name) for name in raw._kinds_))
 
     def save(self):
         """What the context has learned (pipelines, verdicts, tuning), for `saved` of a later one."""
@@ -210,23 +204,21 @@ class Context:
 
     def self_test(self):
         """Checks the numbers of every kernel; what fails is off for this context, but in programs that are recorded already."""
-        count, checks = ctypes.c_uint32(_MOST_CHECKS), (_abi.Check * _MOST_CHECKS)()
         with self.lock:
-            call("vkattn_self_test", self.handle.raw, count, checks, ctypes.sizeof(_abi.Check))
+            checks = listed(_abi.Check, "vkattn_self_test", self.handle.raw, most=_MOST_CHECKS)
             self._generation += 1
         return [Check(check.name.decode(), bool(check.passed), check.reason.decode(errors="replace"), check.milliseconds)
-                for check in checks[:count.value]]
+                for check in checks]
 
     def tune(self, desc):
         """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on, those
         of layers among them. Recorded programs stay as they are."""
         tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
-        count, candidates = ctypes.c_uint32(_abi.MAX_CANDIDATES), (_abi.Candidate * _abi.MAX_CANDIDATES)()
         with self.lock:
-            call(tune, self.handle.raw, desc, count, candidates, ctypes.sizeof(_abi.Candidate))
+            candidates = listed(_abi.Candidate, tune, self.handle.raw, desc, most=_abi.MAX_CANDIDATES)
             self._generation += 1
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
-                          each.reason.decode(errors="replace")) for each in candidates[:count.value]]
+                          each.reason.decode(errors="replace")) for each in candidates]
 
     def run(self, plan_function, desc, inputs, outputs, *, layer=None, parents=(), plans=None):
         """Runs what plan_function makes of a description, {role: array} in, {role: array} filled. Plans are made once.
@@ -235,7 +227,7 @@ class Context:
         not outlive. plans: where plans are kept, by description; None: with the context.
         """
         plans = self.plans if plans is None else plans
-        key = self._generation, plan_function, _abi.contents(desc)
+        key = self._generation, plan_function, bytes(desc)
         maker = self.handle if layer is None else layer
         with self.lock:
             plan = plans.get(key)

@@ -16,13 +16,20 @@ def call(function, *arguments):
         raise_error(result, library.vkattn_last_error().decode(errors="replace"))
 
 
+def listed(structure, function, *arguments, most=None):
+    """The structures that a C function lists, of which it is given the room after its arguments. most: how many there may be at
+    most, of a function that is called once; None: it is asked for their number first."""
+    count = ctypes.c_uint32(most or 0)
+    if most is None:
+        call(function, *arguments, count, None, 0)
+    structures = (structure * count.value)()
+    call(function, *arguments, count, structures, ctypes.sizeof(structure))
+    return structures[:count.value]
+
+
 def type_infos():
     """The library's table of the types that tensors are stored in, by name."""
-    count = ctypes.c_uint32()
-    call("vkattn_enumerate_types", count, None, 0)
-    infos = (_abi.TypeInfo * count.value)()
-    call("vkattn_enumerate_types", count, infos, ctypes.sizeof(_abi.TypeInfo))
-    return {info.name.decode(): info for info in infos}
+    return {info.name.decode(): info for info in listed(_abi.TypeInfo, "vkattn_enumerate_types")}
 
 
 def check_process(process):

@@ -19,16 +19,14 @@ _STORED = {name: info.type for name, info in type_infos().items() if info.cache}
 _CACHE_TYPES = tuple(_STORED)
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _FLOAT_TYPES = {name: _STORED[name] for name in ("float32", "float16", "bfloat16")}
-_INDEXER = {name for name, _ in _abi.LayerIndexer._fields_} - {"extension"}
 
 
 def _rope_scaling(kind, factors=None, **members):
     """The scaling, with the factors of longrope."""
     scaling = _abi.RopeScaling(kind=_abi.choose("rope_scaling", _abi.ROPE_SCALING_KINDS, kind), **members)
-    if factors is None:
-        return scaling
-    values = (ctypes.c_float * len(factors))(*(_abi.real("factors", factor) for factor in factors))
-    _abi.extend(scaling, _abi.RopeFactors(factors=values, count=len(values)))
+    if factors is not None:
+        scaling.factors = (ctypes.c_float * len(factors))(*(_abi.real("factors", factor) for factor in factors))
+        scaling.factor_count = len(factors)
     return scaling
 
 
@@ -41,18 +39,14 @@ def layer_config(kind, **members):
              with the list "factors"; index_n_heads, index_head_dim, index_topk and index_rope_interleaved give mla and
              mla_block an indexer
     """
-    known = {name for name, _ in _abi.LayerConfig._fields_} | _INDEXER
     config = _abi.LayerConfig()
-    indexer = {name: members.pop(name) for name in _INDEXER & members.keys()}
-    if indexer:
-        _abi.extend(config, _abi.LayerIndexer(**indexer))
     for name, value in {"kind": kind, **members}.items():
-        if name not in known:
-            raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(known))}")
+        if name not in config._kinds_:
+            raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(config._kinds_))}")
         if name == "rope_scaling":
             if not isinstance(value, dict) or "kind" not in value:
                 raise TypeError(f"rope_scaling: {value!r}, expected a dict with kind, one of {', '.join(_abi.ROPE_SCALING_KINDS)}")
-            value = config.__dict__["rope_scaling"] = _rope_scaling(**value)  # whose factors live as long
+            value = _rope_scaling(**value)
         setattr(config, name, value)
     return config
 
@@ -60,9 +54,9 @@ def layer_config(kind, **members):
 def _raw_weight(name, array):
     """A vkattn_weight, in host memory or in an Array's buffer."""
     if not isinstance(array, Array):
-        return _abi.Weight(name.encode(), describe(array, name), array.ctypes.data)
+        return _abi.Weight(name=name.encode(), tensor=describe(array, name), data=array.ctypes.data)
     binding = array.buffer.binding("weight", array.bound_byte)
-    return _abi.Weight(name.encode(), describe(array, name), None, binding.buffer, binding.offset)
+    return _abi.Weight(name=name.encode(), tensor=describe(array, name), buffer=binding.buffer, buffer_offset=binding.offset)
 
 
 class Layer:
@@ -127,10 +121,9 @@ class Layer:
         set_masks(layer_call, is_causal, window, causal_alignment, block_size)
         for role, array in {**given.inputs, "output": output}.items():
             setattr(layer_call, role, describe(array, role))
-        given.extend_by_norm(layer_call, norm, norm_epsilon)
+        given.take_norm(layer_call, norm, norm_epsilon)
         if intermediate_dtype is not None:
-            kind = _abi.choose("intermediate_dtype", _FLOAT_TYPES, intermediate_dtype)
-            _abi.extend(layer_call, _abi.IntermediateType(type=kind))
+            layer_call.intermediate_type = _abi.choose("intermediate_dtype", _FLOAT_TYPES, intermediate_dtype)
         tokens = None
         if cu_seqlens is not None:
             bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")
@@ -198,8 +191,10 @@ class Cache:
         info = _abi.CacheInfo(layer=layer._handle.raw, batch=batch, capacity=capacity, key_type=key,
                               value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
                               page_count=pages, page_len=page_size if pages else 0)
-        _abi.add_rotation(info, "kv_rotation", kv_rotation)
-        _abi.add_cache_scales(info, _abi.cache_heads(layer.config), key_scales, value_scales)
+        info.key_rotation, info.value_rotation = _abi.rotations("kv_rotation", kv_rotation)
+        heads = _abi.cache_heads(layer.config)
+        info.key_scaling, info.key_scales = _abi.scaling("key_scales", key_scales, heads)
+        info.value_scaling, info.value_scales = _abi.scaling("value_scales", value_scales, heads)
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:
             self.handle = Handle(lambda raw: call("vkattn_cache_create", layer.context.raw, info, raw), "vkattn_cache_destroy",

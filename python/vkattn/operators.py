@@ -82,7 +82,7 @@ def linear(input, weight, bias=None, *, activation="none", multiplier=None, resi
     call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("multiplier", multiplier),
                           ("residual", residual), ("norm", norm), ("out", out)))
     desc = _linear(call, input, weight, bias, activation, multiplier, residual, out, dtype)
-    call.extend_by_norm(desc, norm, norm_epsilon)
+    call.take_norm(desc, norm, norm_epsilon)
     call.run("vkattn_linear_plan", desc, may_share=("multiplier", "residual"))
     return call.given_back("output")
 
@@ -109,15 +109,12 @@ def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=0.0, ou
     call.take("weight", weight)
     if bias is not None:
         call.take("bias", bias)
-    output = call.result("output", input.shape, _dtype_or(dtype, input), out)
+    if residual is not None and call.take("residual", residual).shape != input.shape:
+        raise ValueError(f"residual: shape {list(call.inputs['residual'].shape)}, expected {list(input.shape)}")
+    call.result("output", input.shape, _dtype_or(dtype, input), out)
     desc = _abi.NormDesc(kind=kind, epsilon=epsilon)
-    _describe(desc, {**call.inputs, "input": _fold(input, "input"), "output": _fold(output, "output")})
-    if residual is not None:
-        residual = call.take("residual", residual)
-        if residual.shape != input.shape:
-            raise ValueError(f"residual: shape {list(residual.shape)}, expected {list(input.shape)}")
-        residual = describe(_fold(residual, "residual"), "residual")
-        _abi.extend(desc, _abi.NormResidual(residual=residual))
+    _describe(desc, {role: array if role in ("weight", "bias") else _fold(array, role)
+                     for role, array in {**call.inputs, **call.outputs}.items()})
     call.run("vkattn_norm_plan", desc, may_share=("input", "residual"))
     return call.given_back("output")
 
@@ -182,6 +179,7 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
     if query.ndim != 4:
         raise ValueError(f"query: {query.ndim} dimensions, expected [B,Hi,Lq,D]")
     call.take_named(**lengths)
+    call.take_scales("key_scales", key_scales)
     given = dict(call.inputs)
     if weights is not None:
         given["weights"] = call.take("weight", weights, dtype="float32", name="weights")
@@ -192,8 +190,6 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
     set_ranges(desc, is_causal, window, causal_alignment)
     set_scale(desc, scale)
     _describe(desc, given)
-    if key_scales is not None:
-        _abi.add_scales(desc, call.take_scales("key_scales", key_scales))
     call.run("vkattn_index_plan", desc)
     return call.given_back("indices")
 
@@ -233,14 +229,14 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
     scales         float32, of a cache of f8_e4m3 or f8_e5m2: rows are divided by them; broadcast from the right to
                    [B,H,capacity,1] (of pages [pages,H,P,1]). attention takes key_scales and value_scales then
     makes_scales   True: scales, an Array with one for each row, gets those of the rows that are written
-    rotation       "hadamard": rows are stored rotated, as vkattn_kv_rotation says; attention takes kv_rotation then
+    rotation       "hadamard": rows are stored rotated, as vkattn_rotation says; attention takes kv_rotation then
     """
     if not isinstance(cache, Array):
         raise TypeError(f"cache: {type(cache).__name__}, expected an Array, as context.empty makes them")
     lengths = {"past_lengths": past_lengths, "cu_seqlens": cu_seqlens, "block_table": block_table}
     call = Call(context, (("source", source), ("cache", cache), ("scales", scales), *lengths.items()))
-    desc = _abi.KvAppendDesc(offset=offset, max_seqlen=max_seqlen)
-    _abi.add_rotation(desc, "rotation", rotation)
+    desc = _abi.KvAppendDesc(offset=offset, max_seqlen=max_seqlen, rotation="none" if rotation is None else rotation,
+                             makes_scales=_abi.flag("makes_scales", makes_scales))
     source = call.take("source", source, name="source", strided=True)
     desc.source = describe(source, "source")
     for name, numbers in lengths.items():
@@ -252,13 +248,14 @@ def kv_append(source, cache, *, offset=0, past_lengths=None, cu_seqlens=None, ma
             setattr(desc, name, describe(numbers, name))
     desc.cache = describe(as_array(cache, "cache", STORED), "cache")
     call.outputs["cache"] = cache
-    if _abi.flag("makes_scales", makes_scales):
+    if desc.makes_scales:
         if not isinstance(scales, Array):
             raise TypeError(f"scales: {type(scales).__name__}, expected an Array to write, as context.empty makes them")
         call.outputs["key_scales"] = scales
-        _abi.add_scales(desc, describe(as_array(scales, "scales", ("float32",)), "scales"), makes_scales=True)
+        desc.scales = describe(as_array(scales, "scales", ("float32",)), "scales")
     elif scales is not None:
-        _abi.add_scales(desc, call.take_scales("key_scales", scales))
+        call.take_scales("key_scales", scales)
+        desc.scales = describe(call.inputs["key_scales"], "scales")
     call.run("vkattn_kv_append_plan", desc)
 
 

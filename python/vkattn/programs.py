@@ -113,7 +113,7 @@ class _Recording:
         plans = (_abi.BoundPlan * len(self._plans))(
             *(_abi.BoundPlan(plan.raw, ctypes.cast(bindings, ctypes.POINTER(_abi.Binding)), len(bindings))
               for plan, bindings in self._plans))
-        info = _abi.ProgramInfo(plans, len(plans))
+        info = _abi.ProgramInfo(plans=plans, plan_count=len(plans))
         return Handle(lambda raw: call("vkattn_program_create", self._context.raw, info, raw), "vkattn_program_destroy",
                       self._context.handle, *self._users.values())
 

@@ -49,18 +49,17 @@ def _variant(context, text):
 
 
 def _set_variant(desc, inputs, context, functions, given):
-    """Extends a description by the variant of {name: function}, and the inputs by what it captures. Returns the variant's
+    """Sets the variant of {name: function} in a description, and adds what it captures to the inputs. Returns the variant's
     handle, which the plan must not outlive: its address is a part of what the plan is known by."""
     text, captured = functions_text(functions, given)
     with context.lock:
         variant = _variant(context, text)
-    extension = _abi.AttentionVariant(variant=variant.raw)
+    desc.variant = variant.raw
     for number, array in enumerate(captured):
         if isinstance(array, Array):
             context.own(array, f"captured_{number}")
         inputs[f"captured_{number}"] = array
-        extension.captured[number] = describe(array, f"captured_{number}")
-    _abi.extend(desc, extension)
+        setattr(desc, f"captured_{number}", describe(array, f"captured_{number}"))
     return variant
 
 
