@@ -258,9 +258,8 @@ void vkattn_wanted_extensions(uint32_t *count, const char **names) {
 }
 
 vkattn_result vkattn_context_create(const vkattn_context_info *info, vkattn_context *context) {
-    return create(context, "context", [&] {
-        return std::make_unique<vkattn_context_opaque>(sized_or_default(info, "info"));
-    });
+    return create(context, "context",
+                  [&] { return std::make_unique<vkattn_context_opaque>(sized_or_default(info, "info")); });
 }
 
 void vkattn_context_destroy(vkattn_context context) { destroy(context); }
@@ -555,7 +554,8 @@ vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc 
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, uint32_t *count,
                                  vkattn_candidate *candidates, size_t stride) {
     return tune_with(context, desc, count, candidates, stride, [](const vkattn_linear_desc &given) {
-        require(!present(given.norm_weight), "norm_weight: given, expected none: vkattn_tune_linear measures products alone");
+        require(!present(given.norm_weight),
+                "norm_weight: given, expected none: vkattn_tune_linear measures products alone");
         return check_linear(given);
     });
 }

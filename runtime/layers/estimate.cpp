@@ -3,8 +3,8 @@
 #include "runtime/layers/layer_spec.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/structures.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
 
 #include <algorithm>
 #include <limits>

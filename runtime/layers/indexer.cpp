@@ -52,8 +52,8 @@ void add_indexer_weights(std::vector<WeightSpec> &specs, const vkattn_layer_conf
 
 Indexer::Indexer(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
                  const Positions &positions, uint64_t batch, uint64_t len)
-    : builder_(builder), layer_(layer), call_(call), config_(layer.config()),
-      prefix_(prefix + "indexer."), positions_(positions) {
+    : builder_(builder), layer_(layer), call_(call), config_(layer.config()), prefix_(prefix + "indexer."),
+      positions_(positions) {
     require_followed(call);
     require_paired_cache(call);
     const uint64_t size = config_.index_head_dim;

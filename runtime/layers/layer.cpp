@@ -282,7 +282,7 @@ const LayerKind &kind_of(const vkattn_layer_config &config) {
 
 vkattn_layer_config checked_config(const vkattn_layer_config &config) {
     require(is_mla(config) || !has_indexer(config), "config: with an indexer, expected none but for MLA and "
-                                                             "MLA_BLOCK");
+                                                    "MLA_BLOCK");
     const LayerKind &kind = kind_of(config);
     require(config.rope_theta >= 0 && config.rope_theta < 1e30f, "rope_theta: ", config.rope_theta,
             ", expected a finite number >= 0, 0 for no rotary embedding");

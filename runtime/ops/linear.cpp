@@ -318,7 +318,8 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
 }
 
 RmsNorm checked_input_norm(const vkattn_tensor &weight, float epsilon, uint64_t features) {
-    require(std::isfinite(epsilon) && epsilon >= 0, "norm_epsilon: ", epsilon, ", expected a finite number, 0 or above");
+    require(std::isfinite(epsilon) && epsilon >= 0, "norm_epsilon: ", epsilon,
+            ", expected a finite number, 0 or above");
     if (!present(weight)) return {};
     return {role_view(checked_vector(weight, "norm_weight", features), VKATTN_ROLE_NORM_WEIGHT),
             epsilon != 0 ? epsilon : 1e-6f};

@@ -126,8 +126,8 @@ vkattn_tensor checked_captured(const vkattn_tensor &given, const AttentionTensor
     return checked_contiguous(given, tensor.name, without_gaps);
 }
 
-vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor, const vkattn_attention_desc &desc,
-                            AttentionProblem &problem) {
+vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &tensor,
+                            const vkattn_attention_desc &desc, AttentionProblem &problem) {
     const vkattn_tensor lists = checked_rank(given, tensor.name, 4);
     require(lists.type == tensor.type, tensor.name, ": type ", type_name(lists.type), ", expected ",
             type_name(tensor.type));
@@ -148,8 +148,8 @@ vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &t
 }
 
 // A tensor whose shape follows from its layout; those that say the sizes are checked before.
-vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor, const vkattn_attention_desc &desc,
-                             AttentionProblem &problem) {
+vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor,
+                             const vkattn_attention_desc &desc, AttentionProblem &problem) {
     const uint64_t batch = problem.batch, heads = problem.query_heads, q_len = problem.q_len, kv_len = problem.kv_len;
     const auto without_gaps = [&](std::initializer_list<uint64_t> shape) {
         return checked_contiguous(given, tensor.name, contiguous(tensor.type, shape));

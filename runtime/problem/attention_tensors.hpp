@@ -58,7 +58,7 @@ inline constexpr AttentionTensor kAttentionTensors[] = {
                     #name,                                                                                             \
                     VKATTN_ROLE_##NAME,                                                                                \
                     feature_bit(feature),                                                                              \
-                    &vkattn_attention_desc::name,                                                                             \
+                    &vkattn_attention_desc::name,                                                                      \
                     &AttentionProblem::name,                                                                           \
                     TensorLayout::k##Layout,                                                                           \
                     VKATTN_TYPE_##type,                                                                                \
