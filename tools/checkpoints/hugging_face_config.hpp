@@ -5,8 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <vector>
 
 namespace vkattn::tools {
 
@@ -30,7 +28,7 @@ struct ModelAttention {
     HeadNorms head_norms = HeadNorms::kNone;
     bool attention_bias = false; // as the config has it
     vkattn_layer_config layer{};
-    std::shared_ptr<const std::vector<float>> rope_factors{}; // what layer.rope_scaling.factors points to
+    RopeFactors rope_factors{}; // what layer.rope_scaling.factors points to
     MaskConfig mask{};
 };
 

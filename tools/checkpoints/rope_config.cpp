@@ -93,8 +93,8 @@ std::vector<float> read_factors(const ModelKeys &rope, const std::string &key, s
 }
 
 // Phi-3's configs keep the length of training outside rope_scaling, and leave the factor out.
-std::shared_ptr<const std::vector<float>> read_longrope(const ModelKeys &keys, const ModelKeys &rope,
-                                                        const RopeUse &use, vkattn_layer_config &layer) {
+RopeFactors read_longrope(const ModelKeys &keys, const ModelKeys &rope, const RopeUse &use,
+                          vkattn_layer_config &layer) {
     vkattn_rope_scaling &scaling = layer.rope_scaling;
     const std::string length_key = "original_max_position_embeddings";
     scaling.kind = VKATTN_ROPE_LONGROPE;
@@ -112,8 +112,7 @@ std::shared_ptr<const std::vector<float>> read_longrope(const ModelKeys &keys, c
     return factors;
 }
 
-std::shared_ptr<const std::vector<float>> read_scaling(const ModelKeys &keys, const ModelKeys &rope, const RopeUse &use,
-                                                       vkattn_layer_config &layer) {
+RopeFactors read_scaling(const ModelKeys &keys, const ModelKeys &rope, const RopeUse &use, vkattn_layer_config &layer) {
     check_keys(rope);
     vkattn_rope_scaling &scaling = layer.rope_scaling;
     const std::string key = rope.has("rope_type") ? "rope_type" : "type";
@@ -143,8 +142,8 @@ std::shared_ptr<const std::vector<float>> read_scaling(const ModelKeys &keys, co
 }
 
 // Newer files keep all of it in rope_parameters, some of them for each kind of layer apart.
-std::shared_ptr<const std::vector<float>> read_parameters(const ModelKeys &keys, const ModelKeys &parameters,
-                                                          float theta, const RopeUse &use, vkattn_layer_config &layer) {
+RopeFactors read_parameters(const ModelKeys &keys, const ModelKeys &parameters, float theta, const RopeUse &use,
+                            vkattn_layer_config &layer) {
     const bool is_by_layer = parameters.has("full_attention") || parameters.has("sliding_attention");
     const std::string kind = use.has_window ? "sliding_attention" : "full_attention";
     const std::optional<ModelKeys> of_layer = is_by_layer ? parameters.inner(kind) : parameters;
@@ -156,8 +155,8 @@ std::shared_ptr<const std::vector<float>> read_parameters(const ModelKeys &keys,
 
 } // namespace
 
-std::shared_ptr<const std::vector<float>> read_rope(const ModelKeys &keys, const RopeDefaults &defaults,
-                                                    const RopeUse &use, vkattn_layer_config &layer) {
+RopeFactors read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
+                      vkattn_layer_config &layer) {
     check_whole_head(keys);
     const bool has_own = use.has_window && defaults.window_theta > 0.0F;
     layer.rope_theta = has_own ? keys.positive("rope_local_base_freq", defaults.window_theta)

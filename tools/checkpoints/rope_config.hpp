@@ -1,10 +1,8 @@
 // The rotary embedding that a config.json describes.
 #pragma once
 
+#include "tools/cases/case_file.hpp"
 #include "tools/checkpoints/model_keys.hpp"
-
-#include <memory>
-#include <vector>
 
 namespace vkattn::tools {
 
@@ -22,7 +20,7 @@ struct RopeUse {
 
 // Sets rope_theta and rope_scaling, and for MLA the scale, which YaRN changes in DeepSeek's models. Returns what
 // rope_scaling.factors points to, or NULL. Throws InputError, naming what is not supported.
-std::shared_ptr<const std::vector<float>> read_rope(const ModelKeys &keys, const RopeDefaults &defaults,
-                                                    const RopeUse &use, vkattn_layer_config &layer);
+RopeFactors read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
+                      vkattn_layer_config &layer);
 
 } // namespace vkattn::tools
