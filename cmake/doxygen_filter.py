@@ -71,9 +71,9 @@ class Comment:
             self.text.append(escaped(self.lines.pop(0).strip()))
 
     def starts_item(self):
-        """The names that the next line is about. A name within a sentence is none, unless it stands apart."""
+        """The names that the next line is about. A name within a sentence is none, unless it stands apart; nor is a formula's."""
         named = NAME.fullmatch(self.lines[0])
-        if not named:
+        if not named or named.group(3).startswith("= "):
             return []
         found = [[name for name in self.names if fnmatch.fnmatchcase(name, word)] for word in named.group(2).split(", ")]
         gap = self.lines[0][len(named.group(1)) + len(named.group(2)):]

@@ -24,7 +24,8 @@ static vkattn_result attend(vkattn_context context, vkattn_plan plan, float data
 int main(void) {
     const vkattn_tensor tensor = {.type = VKATTN_TYPE_F32, .rank = 4, .shape = {1, 1, LEN, HEAD_DIM}};
     const vkattn_attention_desc desc = {
-        .query = tensor, .key = tensor, .value = tensor, .output = tensor, .mask_flags = VKATTN_MASK_CAUSAL};
+        VKATTN_SIZED(vkattn_attention_desc), .query = tensor, .key = tensor, .value = tensor, .output = tensor,
+        .mask_flags = VKATTN_MASK_CAUSAL};
     static float data[TENSORS][VALUES]; /* query, key, value, output */
     for (int i = 0; i < VALUES; ++i) data[2][i] = (float)(i / HEAD_DIM);
 

@@ -108,7 +108,7 @@ typedef struct vkattn_device_facts {
     /* 1: dot products of four signed bytes with four others are accelerated
      * (integerDotProduct4x8BitPackedSignedAccelerated). 0: not, or unknown */
     uint32_t signed_integer_dot_product;
-    /* 1: layers keep what lies between their steps in f16 where hidden states are f16, or vkattn_intermediate_type asks for it
+    /* 1: layers keep what lies between their steps in f16 where hidden states are f16, or intermediate_type of a call asks for it
      * (the trait half_workspaces, and shader_float16) */
     uint32_t half_workspaces;
 } vkattn_device_facts;

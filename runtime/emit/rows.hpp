@@ -33,7 +33,7 @@ struct MovedRows {
     uint32_t rotated_from = 0; // of the elements that have frequencies, the first
     uint32_t hadamard = 0;     // elements of the blocks that are mixed after that, see vkattn_kv_rotation; 0, 1: none
     float mixed_factor = 1;    // of mixed rows
-    // F32 [B|1,H|1,L|1,1] each, see vkattn_kv_scales
+    // F32 [B|1,H|1,L|1,1] each, as key_scales of vkattn_attention_desc
     View source_scales{}, target_scales{};
     bool makes_scales = false; // those of target, of the rows
     // Each row stays the row that it is, as queries do. Then target, of F32, F16 or BF16, may be source where rows are normalised or

@@ -138,7 +138,7 @@ struct CacheTensors {
     View present;     // absent: not asked for
     View block_table; // of a cache object in pages: present is [pages,H,page_len,D]
     bool rotated = false;
-    View scales{}; // vkattn_kv_scales of its rows, made by appends where makes_scales is true
+    View scales{}; // of its rows, made by appends where makes_scales is true
     bool makes_scales = false;
 };
 

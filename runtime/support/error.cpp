@@ -28,7 +28,7 @@ std::string_view member_of(std::string_view message) {
     size_t length = 0;
     while (length < message.size() && is_of_name(message[length])) ++length;
     const bool is_named = length < kLongestMember && message.substr(length, 2) == ": ";
-    return is_named ? message.substr(0, length) : std::string_view{};
+    return message.substr(0, is_named ? length : 0);
 }
 
 uint32_t entry_of(std::string_view member) {

@@ -76,8 +76,7 @@ class Frame {
   private:
     // Plans in a row need no semaphores between each other: the first waits for the application, the last tells it.
     void submit_attention(std::uint32_t frame, VkSemaphore timeline) const {
-        const vkattn_semaphore filled{timeline, point(frame, kFilled), nullptr},
-            attended{timeline, point(frame, kAttended), nullptr};
+        const vkattn_semaphore filled{timeline, point(frame, kFilled)}, attended{timeline, point(frame, kAttended)};
         plans_.append.submit(
             {vkattn::bind(VKATTN_ROLE_SOURCE, *key_.buffer, 0, kBytes), vkattn::bind(VKATTN_ROLE_CACHE, key_cache_)},
             vkattn::sync({&filled, 1}, {}));

@@ -44,7 +44,7 @@ namespace vkattn::gpu {
 #define ROTATED_HALVES 1u
 #define ROTATED_INTERLEAVED 2u
 
-/* scales of the target's rows, vkattn_kv_scales: they are read, or made of the rows and written */
+/* scales of the target's rows: they are read, or made of the rows and written */
 #define TARGET_SCALES_NONE 0u
 #define TARGET_SCALES_READ 1u
 #define TARGET_SCALES_MADE 2u

@@ -401,7 +401,7 @@ TEST_CASE("a scale of each cached row takes four bytes, of latents one scale") {
     CHECK(table.str().find(", a scale of each cached row\n") != std::string::npos);
     use.cache_type = VKATTN_TYPE_Q8_0;
     CHECK_THROWS_WITH_AS(estimate_all(models, use, true),
-                         "gqa-8: key scaling: given beside Q8_0, expected F8_E4M3 or F8_E5M2, which have no scales of "
+                         "gqa-8: key_scaling: given beside Q8_0, expected F8_E4M3 or F8_E5M2, which have no scales of "
                          "their own",
                          InputError);
 }

@@ -84,9 +84,8 @@ InputSet make_operands(const Context &context, const ShapedProblem &problem, con
     if (problem.desc.value.type != VKATTN_TYPE_NONE)
         add_random(set, context, random, VKATTN_ROLE_VALUE, problem.desc.value, problem.kv_type.dtype);
     if (problem.desc.block_table.type != VKATTN_TYPE_NONE) fill_block_table(set, context, problem, seed);
-    if (problem.scales == nullptr) return set;
-    add_ones(set, context, VKATTN_ROLE_KEY_SCALES, problem.scales->key_scales);
-    add_ones(set, context, VKATTN_ROLE_VALUE_SCALES, problem.scales->value_scales);
+    add_ones(set, context, VKATTN_ROLE_KEY_SCALES, problem.desc.key_scales);
+    add_ones(set, context, VKATTN_ROLE_VALUE_SCALES, problem.desc.value_scales);
     return set;
 }
 
@@ -103,11 +102,11 @@ InputSet make_input_set(const Context &context, const AttentionShape &shape, con
         set.add(context, VKATTN_ROLE_ALIBI_SLOPES, vkattn_tensor_bytes(&problem.desc.alibi_slopes))
             .write(std::as_bytes(std::span(slopes)));
     }
-    if (problem.key_list != nullptr) {
+    if (problem.desc.key_indices.type != VKATTN_TYPE_NONE) {
         std::vector<std::int32_t> lists;
         const std::vector<std::int32_t> of_entry = key_lists(shape);
         for (std::uint32_t b = 0; b < shape.batch; ++b) lists.insert(lists.end(), of_entry.begin(), of_entry.end());
-        set.add(context, VKATTN_ROLE_KEY_INDICES, vkattn_tensor_bytes(&problem.key_list->key_indices))
+        set.add(context, VKATTN_ROLE_KEY_INDICES, vkattn_tensor_bytes(&problem.desc.key_indices))
             .write(std::as_bytes(std::span(lists)));
     }
     set.add(context, VKATTN_ROLE_OUTPUT, vkattn_tensor_bytes(&problem.desc.output));

@@ -103,14 +103,6 @@ vkattn_tensor scales_of(const std::string &word, const vkattn_tensor &rows) {
     throw InputError("--kv-scales " + word, "no such scales, expected none, tensor, head or row");
 }
 
-void add_functions(ShapedProblem &problem, const Context &context, const std::string &file) {
-    problem.variant = std::make_shared<const Variant>(variant_of(context, file));
-    vkattn_attention_variant functions = problem.variant->with();
-    functions.extension.next = problem.desc.next;
-    problem.functions = std::make_shared<const vkattn_attention_variant>(functions);
-    problem.desc.next = problem.functions.get();
-}
-
 } // namespace
 
 ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel) {
@@ -140,25 +132,16 @@ ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vk
             tensor(VKATTN_TYPE_I32, {1, 1, blocks_of(shape, shape.q_len), blocks_of(shape, shape.kv_len)});
         desc.block_q_len = desc.block_kv_len = shape.block_size;
     }
-    if (shape.key_list != 0) {
-        problem.key_list = std::make_shared<vkattn_key_list>(
-            vkattn_key_list{{VKATTN_EXTENSION_KEY_LIST, nullptr},
-                            tensor(VKATTN_TYPE_I32, {shape.batch, 1, shape.q_len, shape.key_list}),
-                            1});
-        desc.next = problem.key_list.get();
-    }
-    if (shape.rotated) {
-        problem.rotation = std::make_shared<vkattn_kv_rotation>(vkattn_kv_rotation{
-            {VKATTN_EXTENSION_KV_ROTATION, desc.next}, VKATTN_ROTATION_HADAMARD, VKATTN_ROTATION_HADAMARD});
-        desc.next = problem.rotation.get();
-    }
+    if (shape.key_list != 0) desc.key_indices = tensor(VKATTN_TYPE_I32, {shape.batch, 1, shape.q_len, shape.key_list});
+    if (shape.rotated) desc.key_rotation = desc.value_rotation = VKATTN_ROTATION_HADAMARD;
     if (shape.kv_scales != "none") {
-        vkattn_kv_scales scales{{VKATTN_EXTENSION_KV_SCALES, desc.next}, scales_of(shape.kv_scales, desc.key), {}, 0};
-        if (!shape.value_in_key) scales.value_scales = scales_of(shape.kv_scales, desc.value);
-        problem.scales = std::make_shared<vkattn_kv_scales>(scales);
-        desc.next = problem.scales.get();
+        desc.key_scales = scales_of(shape.kv_scales, desc.key);
+        if (!shape.value_in_key) desc.value_scales = scales_of(shape.kv_scales, desc.value);
     }
-    if (!shape.variant.empty()) add_functions(problem, context, shape.variant);
+    if (!shape.variant.empty()) {
+        problem.variant = std::make_shared<const Variant>(variant_of(context, shape.variant));
+        desc.variant = problem.variant->get();
+    }
     desc.softcap = shape.softcap;
     if (shape.alibi) desc.alibi_slopes = tensor(VKATTN_TYPE_F32, {shape.heads});
     desc.kernel = kernel;
@@ -181,7 +164,7 @@ ShapedIndex index_of(const Context &context, const AttentionShape &shape) {
     const vkattn_attention_desc &attention = index.attention.desc;
     index.desc.query = attention.query;
     index.desc.key = attention.key;
-    index.desc.next = index.attention.scales.get();
+    index.desc.key_scales = attention.key_scales;
     index.desc.block_table = attention.block_table;
     index.desc.mask_flags = attention.mask_flags;
     index.desc.causal_alignment = attention.causal_alignment;

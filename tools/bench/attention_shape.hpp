@@ -59,11 +59,7 @@ NamedType named_type(const char *option, const std::string &name, bool (*is_one)
 // A shape as the library takes it.
 struct ShapedProblem {
     vkattn_attention_desc desc{};
-    std::shared_ptr<const vkattn_key_list> key_list; // that desc points to
-    std::shared_ptr<const vkattn_kv_rotation> rotation;
-    std::shared_ptr<const vkattn_kv_scales> scales;
-    std::shared_ptr<const Variant> variant;
-    std::shared_ptr<const vkattn_attention_variant> functions; // of it, that desc points to
+    std::shared_ptr<const Variant> variant; // that desc has
     NamedType query_type{};
     NamedType kv_type{};
 };

@@ -6,11 +6,11 @@ namespace vkattn::tools {
 
 OperationTimes time_linear(const Context &context, const LinearShape &shape, const RepeatOptions &options) {
     const ShapedLinear layer = problem_of(shape);
-    const vkattn_linear_desc desc = layer.view();
+    const vkattn_linear_desc &desc = layer.desc;
     const auto bytes = [](const vkattn_tensor &each) { return vkattn_tensor_bytes(&each); };
     OperationTimes times = time_operation(
         context, options,
-        static_cast<double>(bytes(desc.input) + bytes(desc.weight) + bytes(layer.norm.weight) + bytes(desc.output)),
+        static_cast<double>(bytes(desc.input) + bytes(desc.weight) + bytes(desc.norm_weight) + bytes(desc.output)),
         [&] { return context.linear_plan(desc); },
         [&](unsigned seed) {
             const RandomValues random(seed);
@@ -19,9 +19,9 @@ OperationTimes time_linear(const Context &context, const LinearShape &shape, con
             const Dtype dtype =
                 is_quantised(desc.weight.type) ? Dtype::kF16 : layer.weight_type.dtype; // any bytes of blocks
             random.fill(set.add(context, VKATTN_ROLE_WEIGHT, bytes(desc.weight)), dtype, bytes(desc.weight));
-            if (desc.next)
-                random.fill(set.add(context, VKATTN_ROLE_NORM_WEIGHT, bytes(layer.norm.weight)), layer.type.dtype,
-                            bytes(layer.norm.weight));
+            if (desc.norm_weight.type != VKATTN_TYPE_NONE)
+                random.fill(set.add(context, VKATTN_ROLE_NORM_WEIGHT, bytes(desc.norm_weight)), layer.type.dtype,
+                            bytes(desc.norm_weight));
             set.add(context, VKATTN_ROLE_OUTPUT, bytes(desc.output));
             return set;
         });

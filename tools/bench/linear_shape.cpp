@@ -7,12 +7,6 @@
 
 namespace vkattn::tools {
 
-vkattn_linear_desc ShapedLinear::view() const {
-    vkattn_linear_desc whole = desc;
-    if (norm.weight.rank != 0) whole.next = &norm;
-    return whole;
-}
-
 ShapedLinear problem_of(const LinearShape &shape) {
     ShapedLinear shaped;
     shaped.type = named_type("--dtype", shape.dtype, is_float);
@@ -23,7 +17,7 @@ ShapedLinear problem_of(const LinearShape &shape) {
                                      : tensor(shaped.weight_type.type, {shape.out_features, shape.in_features});
     if (shape.gated) shaped.desc.activation = VKATTN_ACTIVATION_SILU;
     shaped.desc.output = tensor(shaped.type.type, {1, shape.rows, shape.out_features});
-    if (shape.input_norm) shaped.norm.weight = tensor(shaped.type.type, {shape.in_features});
+    if (shape.input_norm) shaped.desc.norm_weight = tensor(shaped.type.type, {shape.in_features});
     return shaped;
 }
 

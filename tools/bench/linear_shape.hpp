@@ -20,12 +20,8 @@ struct LinearShape {
 // A shape as the library takes it.
 struct ShapedLinear {
     vkattn_linear_desc desc{};
-    vkattn_input_norm norm{{VKATTN_EXTENSION_INPUT_NORM, nullptr}, {}, 0.0f}; // without a weight: none
-    NamedType type{};                                                         // of input and output
+    NamedType type{}; // of input and output
     NamedType weight_type{};
-
-    // The description with the norm, which it points to.
-    [[nodiscard]] vkattn_linear_desc view() const;
 };
 
 // Throws InputError.

@@ -43,7 +43,7 @@ struct HeadsView {
 
 HeadsView view_packed(const HostTensor &tensor) {
     const std::uint64_t total = tensor.shape[0], heads = tensor.shape[1], size = tensor.shape[2];
-    vkattn_tensor layout{type_of(tensor.dtype), 4, {1, heads, total, size}, {}, 0, nullptr};
+    vkattn_tensor layout{type_of(tensor.dtype), 4, {1, heads, total, size}, {}, 0};
     const std::array<std::uint64_t, 4> strides{total * heads * size, size, heads * size, 1};
     std::ranges::copy(strides, layout.strides);
     return {&tensor, layout, false, true};
@@ -67,7 +67,7 @@ HeadsView view_heads(const ProblemBuilder &builder, const std::string &name, std
                      std::to_string(heads) + " heads divide");
     const std::uint64_t width = shape[2];
     const std::uint64_t head_dim = width / heads;
-    vkattn_tensor layout{type_of(tensor.dtype), 4, {shape[0], heads, shape[1], head_dim}, {}, 0, nullptr};
+    vkattn_tensor layout{type_of(tensor.dtype), 4, {shape[0], heads, shape[1], head_dim}, {}, 0};
     const std::array<std::uint64_t, 4> strides{shape[1] * width, head_dim, width, 1};
     std::ranges::copy(strides, layout.strides);
     return {&tensor, layout, true};
@@ -156,7 +156,7 @@ vkattn_tensor add_attention_output(ProblemBuilder &builder, const HeadsView &que
     }
     if (!query.is_3d) return builder.add_output("output", VKATTN_ROLE_OUTPUT, dtype, {batch, heads, len, v_head_dim});
     const std::uint64_t width = heads * v_head_dim;
-    vkattn_tensor layout{type_of(dtype), 4, {batch, heads, len, v_head_dim}, {}, 0, nullptr};
+    vkattn_tensor layout{type_of(dtype), 4, {batch, heads, len, v_head_dim}, {}, 0};
     const std::array<std::uint64_t, 4> strides{len * width, v_head_dim, width, 1};
     std::ranges::copy(strides, layout.strides);
     builder.add_output({"output", VKATTN_ROLE_OUTPUT, layout, dtype, {batch, len, width}});
@@ -261,8 +261,9 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     desc.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     desc.alibi_slopes = builder.add_f32_vector(VKATTN_ROLE_ALIBI_SLOPES, "alibi_slopes");
     desc.sinks = builder.add_f32_vector(VKATTN_ROLE_SINKS, "sinks");
-    desc.next = builder.add_extensions();
-    builder.add_functions();
+    builder.add_rotation(desc);
+    builder.add_key_list(desc);
+    builder.add_functions(desc);
     add_score_outputs(builder, desc);
     return builder.finish(desc);
 }

@@ -123,15 +123,13 @@ void read_latent_query(ConfigReader &config, CaseFile &read) {
 }
 
 // Sparse attention as DeepSeek-V3.2 has it.
-void read_indexer(ConfigReader &config, CaseFile &read) {
-    vkattn_layer_indexer indexer{};
+void read_indexer(ConfigReader &config, vkattn_layer_config &layer) {
     const bool is_asked = config.has("index_topk") || config.has("index_n_heads") || config.has("index_head_dim");
     if (!is_asked) return;
-    config.require("index_n_heads", indexer.index_n_heads);
-    config.require("index_head_dim", indexer.index_head_dim);
-    config.require("index_topk", indexer.index_topk);
-    config.read_flag("index_rope_interleaved", indexer.index_rope_interleaved);
-    read.indexer = add_indexer(read.layer, indexer);
+    config.require("index_n_heads", layer.index_n_heads);
+    config.require("index_head_dim", layer.index_head_dim);
+    config.require("index_topk", layer.index_topk);
+    config.read_flag("index_rope_interleaved", layer.index_rope_interleaved);
 }
 
 void read_mla(ConfigReader &config, CaseFile &read) {
@@ -147,7 +145,7 @@ void read_mla(ConfigReader &config, CaseFile &read) {
     config.check_present("attn_impl");
     config.read_choice("attn_impl", {{"naive", VKATTN_MLA_NAIVE}, {"absorb", VKATTN_MLA_ABSORB}}, layer.mla_form);
     read_rope(config, layer);
-    read_indexer(config, read);
+    read_indexer(config, layer);
     config.read("start_pos", read.start_pos);
 }
 

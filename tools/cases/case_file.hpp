@@ -1,17 +1,21 @@
 // A case: one attention problem in one file (operation, configuration, tensors, expected answers).
 #pragma once
 
-#include "tools/cases/layer_extensions.hpp"
 #include "tools/tensors/safetensors.hpp"
 
 #include <vkattn/vkattn.hpp>
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace vkattn::tools {
+
+// The factors of LongRoPE, as vkattn_rope_scaling.factors points to them; NULL: none.
+using RopeFactors = std::shared_ptr<const std::vector<float>>;
 
 // What every op can hide by its configuration.
 struct MaskConfig {
@@ -67,16 +71,15 @@ struct CaseFile {
     std::string file; // as given, for messages
     std::string op;
     MaskConfig mask;
-    AttentionConfig attention;                             // op "attention"
-    LinearConfig linear;                                   // op "linear"; of op "causal_conv1d" its activation
-    LinearAttentionConfig linear_attention;                // op "linear_attention"
-    IndexConfig index;                                     // op "index"
-    vkattn_layer_config layer{};                           // every other op
-    std::shared_ptr<const RopeFactors> rope_factors{};     // what layer.rope_scaling.next points to
-    std::shared_ptr<const vkattn_layer_indexer> indexer{}; // what layer.next points to
-    std::uint32_t start_pos = 0;                           // tokens before the first, where the op knows it
-    TensorMap tensors;                                     // inputs and weights
-    TensorMap expected;                                    // by output name, without "expected."
+    AttentionConfig attention;              // op "attention"
+    LinearConfig linear;                    // op "linear"; of op "causal_conv1d" its activation
+    LinearAttentionConfig linear_attention; // op "linear_attention"
+    IndexConfig index;                      // op "index"
+    vkattn_layer_config layer{};            // every other op
+    RopeFactors rope_factors{};             // what layer.rope_scaling.factors points to
+    std::uint32_t start_pos = 0;            // tokens before the first, where the op knows it
+    TensorMap tensors;                      // inputs and weights
+    TensorMap expected;                     // by output name, without "expected."
 
     // What the configuration says; else of op "attention" ONNX's rule: bottom right beside nonpad_kv_seqlen without a
     // past; else top left, since a layer's queries are its keys' tokens.

@@ -123,9 +123,10 @@ vkattn_tensor ProblemBuilder::add_key_padding_mask() {
     return add(VKATTN_ROLE_KEY_PADDING_MASK, contiguous("key_padding_mask", VKATTN_TYPE_BOOL, mask->shape), *mask);
 }
 
-void ProblemBuilder::add_functions() {
+void ProblemBuilder::add_functions(vkattn_attention_desc &desc) {
     problem_.functions = input_.attention.functions;
-    for (std::size_t i = 0; i < problem_.captured.size(); ++i) {
+    vkattn_tensor *const captured[] = {&desc.captured_0, &desc.captured_1, &desc.captured_2, &desc.captured_3};
+    for (std::size_t i = 0; i < std::size(captured); ++i) {
         const std::string name = "captured." + std::to_string(i);
         const HostTensor *tensor = input_.find(name);
         if (tensor == nullptr) continue;
@@ -133,8 +134,8 @@ void ProblemBuilder::add_functions() {
             fail("has tensor '" + name + "', expected a config key score_mod, mask_mod, lse_mod or output_mod with it");
         if (tensor->dtype != Dtype::kF32 && tensor->dtype != Dtype::kI32)
             fail("tensor '" + name + "' is " + std::string(dtype_name(tensor->dtype)) + ", expected F32 or I32");
-        problem_.captured[i] = add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i),
-                                   contiguous(name, type_of(tensor->dtype), tensor->shape), *tensor);
+        *captured[i] = add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i),
+                           contiguous(name, type_of(tensor->dtype), tensor->shape), *tensor);
     }
 }
 
@@ -174,38 +175,22 @@ vkattn_tensor ProblemBuilder::add_output(const std::string &name, vkattn_role ro
     return layout;
 }
 
-const vkattn_key_list *ProblemBuilder::add_key_list() {
-    if (input_.find("key_indices") == nullptr) {
-        if (input_.attention.key_block_len != 0)
-            fail("has config key key_block_len alone, expected a tensor 'key_indices' with it");
-        return nullptr;
-    }
-    problem_.key_list = std::make_unique<vkattn_key_list>();
-    problem_.key_list->extension.kind = VKATTN_EXTENSION_KEY_LIST;
-    problem_.key_list->key_indices = add_integers(VKATTN_ROLE_KEY_INDICES, "key_indices");
-    problem_.key_list->key_block_len = input_.attention.key_block_len;
-    return problem_.key_list.get();
-}
-
-const vkattn_kv_rotation *ProblemBuilder::add_rotation() {
+void ProblemBuilder::add_rotation(vkattn_attention_desc &desc) {
     const vkattn_rotation rotation = input_.attention.kv_rotation;
-    if (rotation == VKATTN_ROTATION_NONE) return nullptr;
+    if (rotation == VKATTN_ROTATION_NONE) return;
     for (const char *output : {"present_key", "present_value"})
         if (wants(output))
             fail("output '" + std::string(output) + "' beside kv_rotation, expected none of what is rotated");
     for (ProblemInput &input : problem_.inputs)
         input.rotated = input.role == VKATTN_ROLE_KEY || input.role == VKATTN_ROLE_VALUE;
-    problem_.rotation = std::make_unique<vkattn_kv_rotation>(
-        vkattn_kv_rotation{{VKATTN_EXTENSION_KV_ROTATION, nullptr}, rotation, rotation});
-    return problem_.rotation.get();
+    desc.key_rotation = desc.value_rotation = rotation;
 }
 
-const void *ProblemBuilder::add_extensions() {
-    const vkattn_kv_rotation *rotation = add_rotation();
-    const vkattn_key_list *list = add_key_list();
-    if (list == nullptr) return rotation;
-    problem_.key_list->extension.next = rotation;
-    return list;
+void ProblemBuilder::add_key_list(vkattn_attention_desc &desc) {
+    desc.key_block_len = input_.attention.key_block_len;
+    if (input_.find("key_indices") == nullptr && desc.key_block_len != 0)
+        fail("has config key key_block_len alone, expected a tensor 'key_indices' with it");
+    desc.key_indices = add_integers(VKATTN_ROLE_KEY_INDICES, "key_indices");
 }
 
 Problem ProblemBuilder::finish(Description description) {

@@ -5,7 +5,6 @@
 
 #include <vkattn/vkattn.h>
 
-#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -16,7 +15,7 @@
 namespace vkattn::tools {
 
 // bytes belong to the case or to Problem::converted; for a quantised layout they are f32 values, which are quantised on the
-// device. rotated: they are rotated before that, see vkattn_kv_rotation.
+// device. rotated: they are rotated before that, as VKATTN_ROTATION_HADAMARD says.
 struct ProblemInput {
     vkattn_role role;
     vkattn_tensor layout;
@@ -45,13 +44,10 @@ using Description = std::variant<vkattn_attention_desc, LayerProblem, vkattn_ind
 // Must not outlive the case that it was made of.
 struct Problem {
     Description description;
-    std::unique_ptr<vkattn_key_list> key_list; // that the description points to
-    std::unique_ptr<vkattn_kv_rotation> rotation;
     std::vector<ProblemInput> inputs;
     std::vector<ProblemOutput> outputs;
     std::vector<std::unique_ptr<HostTensor>> converted;
     std::string functions; // of a variant of attention; "": none
-    std::array<vkattn_tensor, VKATTN_CAPTURED_TENSORS> captured{};
 };
 
 // Makes the problem that gives the named outputs ("output" is always among them). Throws InputError.
@@ -94,23 +90,20 @@ class ProblemBuilder {
     vkattn_tensor add_integers(vkattn_role role, const std::string &name); // I32 or I64, held to 32 bits
     vkattn_tensor add_f32_vector(vkattn_role role, const std::string &name);
 
-    void add_functions(); // and the tensors that they capture
+    // Add to a description of attention what the case has of these; K and V are added before.
+    void add_rotation(vkattn_attention_desc &desc);
+    void add_key_list(vkattn_attention_desc &desc);
+    void add_functions(vkattn_attention_desc &desc); // and the tensors that they capture
 
     // Adds a contiguous output and returns its layout.
     vkattn_tensor add_output(const std::string &name, vkattn_role role, Dtype dtype, std::vector<std::uint64_t> shape);
     void add_output(ProblemOutput output) { problem_.outputs.push_back(std::move(output)); }
-
-    // The extensions of the description of attention: of lists, of the rotation of K and V, which are added before.
-    const void *add_extensions();
 
     Problem finish(Description description);
 
     [[noreturn]] void fail(const std::string &what_and_expected) const;
 
   private:
-    const vkattn_key_list *add_key_list();
-    const vkattn_kv_rotation *add_rotation();
-
     const CaseFile &input_;
     std::span<const std::string> wanted_;
     Problem problem_;

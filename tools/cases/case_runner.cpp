@@ -29,10 +29,7 @@ struct PlannedCase {
 Plan plan_attention(const Context &context, const Problem &problem, vkattn_attention_desc desc) {
     if (problem.functions.empty()) return context.attention_plan(desc);
     const Variant variant = make_variant(context, problem.functions);
-    vkattn_attention_variant extension = variant.with();
-    extension.extension.next = desc.next;
-    std::ranges::copy(problem.captured, extension.captured);
-    desc.next = &extension;
+    desc.variant = variant.get();
     return context.attention_plan(desc);
 }
 

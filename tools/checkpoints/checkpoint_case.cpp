@@ -84,7 +84,7 @@ class WeightReader {
 
     TensorMap read() {
         for (const ModuleName &module : modules_of(attention_.names)) read_module(module);
-        if (attention_.indexer != nullptr)
+        if (attention_.layer.index_topk != 0)
             for (const ModuleName &module : kIndexerModules) read_module(module);
         check_names();
         if (attention_.names == TensorNames::kFused) split_fused();
@@ -218,7 +218,6 @@ CaseFile read_checkpoint_case(const CheckpointOptions &options) {
     result.op = attention.layer.kind == VKATTN_LAYER_MLA ? "mla" : "mha";
     result.layer = attention.layer;
     result.rope_factors = attention.rope_factors;
-    result.indexer = attention.indexer;
     result.mask = attention.mask;
     result.tensors = read_attention_weights(checkpoint, attention, options.layer);
     result.tensors.merge(input);

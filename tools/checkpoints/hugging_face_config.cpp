@@ -122,9 +122,8 @@ void read_indexer(const ModelKeys &keys, const ModelType &type, std::uint32_t la
     if (shares_indexer(keys, layer))
         keys.fail("layer " + std::to_string(layer) +
                   " attends the keys that the layer before it has chosen, expected one with an indexer of its own");
-    vkattn_layer_indexer indexer = read_indexer_sizes(keys);
-    indexer.index_rope_interleaved = type.name == "glm_moe_dsa" ? 1 : 0;
-    attention.indexer = add_indexer(attention.layer, indexer);
+    read_indexer_sizes(keys, attention.layer);
+    attention.layer.index_rope_interleaved = type.name == "glm_moe_dsa" ? 1 : 0;
 }
 
 bool has_window_by_rule(const ModelKeys &keys, WindowRule rule, std::uint32_t layer) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "tools/cases/case_file.hpp"
-#include "tools/cases/layer_extensions.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -29,8 +28,7 @@ struct ModelAttention {
     HeadNorms head_norms = HeadNorms::kNone;
     bool attention_bias = false; // as the config has it
     vkattn_layer_config layer{};
-    std::shared_ptr<const RopeFactors> rope_factors{};     // what layer.rope_scaling.next points to
-    std::shared_ptr<const vkattn_layer_indexer> indexer{}; // what layer.next points to
+    RopeFactors rope_factors{}; // what layer.rope_scaling.factors points to
     MaskConfig mask{};
 };
 

@@ -87,12 +87,10 @@ void read_latent_sizes(const ModelKeys &keys, vkattn_layer_config &layer) {
     layer.v_head_dim = keys.size("v_head_dim");
 }
 
-vkattn_layer_indexer read_indexer_sizes(const ModelKeys &keys) {
-    vkattn_layer_indexer indexer{};
-    indexer.index_n_heads = keys.size("index_n_heads");
-    indexer.index_head_dim = keys.size("index_head_dim");
-    indexer.index_topk = keys.size("index_topk");
-    return indexer;
+void read_indexer_sizes(const ModelKeys &keys, vkattn_layer_config &layer) {
+    layer.index_n_heads = keys.size("index_n_heads");
+    layer.index_head_dim = keys.size("index_head_dim");
+    layer.index_topk = keys.size("index_topk");
 }
 
 } // namespace vkattn::tools

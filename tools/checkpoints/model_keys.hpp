@@ -57,7 +57,7 @@ class ModelKeys {
 // Sets kind, form and sizes of latent attention, by the names of DeepSeek-V2 and V3.
 void read_latent_sizes(const ModelKeys &keys, vkattn_layer_config &layer);
 
-// Returns the sizes of an indexer, by the names of DeepSeek-V3.2.
-vkattn_layer_indexer read_indexer_sizes(const ModelKeys &keys);
+// Sets the sizes of an indexer, by the names of DeepSeek-V3.2.
+void read_indexer_sizes(const ModelKeys &keys, vkattn_layer_config &layer);
 
 } // namespace vkattn::tools

@@ -93,8 +93,8 @@ std::vector<float> read_factors(const ModelKeys &rope, const std::string &key, s
 }
 
 // Phi-3's configs keep the length of training outside rope_scaling, and leave the factor out.
-std::shared_ptr<const RopeFactors> read_longrope(const ModelKeys &keys, const ModelKeys &rope, const RopeUse &use,
-                                                 vkattn_layer_config &layer) {
+RopeFactors read_longrope(const ModelKeys &keys, const ModelKeys &rope, const RopeUse &use,
+                          vkattn_layer_config &layer) {
     vkattn_rope_scaling &scaling = layer.rope_scaling;
     const std::string length_key = "original_max_position_embeddings";
     scaling.kind = VKATTN_ROPE_LONGROPE;
@@ -105,18 +105,14 @@ std::shared_ptr<const RopeFactors> read_longrope(const ModelKeys &keys, const Mo
     if (rope.has("attention_factor")) scaling.attention_factor = rope.positive("attention_factor");
     const bool is_latent = layer.kind == VKATTN_LAYER_MLA;
     const bool is_long = use.sequence_len > scaling.original_max_position;
-    auto factors = std::make_shared<RopeFactors>();
-    factors->values = read_factors(rope, is_long ? "long_factor" : "short_factor",
-                                   (is_latent ? layer.qk_rope_head_dim : layer.head_dim) / 2);
-    factors->extension = {{VKATTN_EXTENSION_ROPE_FACTORS, nullptr},
-                          factors->values.data(),
-                          static_cast<std::uint32_t>(factors->values.size())};
-    scaling.next = &factors->extension;
+    auto factors = std::make_shared<const std::vector<float>>(read_factors(
+        rope, is_long ? "long_factor" : "short_factor", (is_latent ? layer.qk_rope_head_dim : layer.head_dim) / 2));
+    scaling.factors = factors->data();
+    scaling.factor_count = static_cast<std::uint32_t>(factors->size());
     return factors;
 }
 
-std::shared_ptr<const RopeFactors> read_scaling(const ModelKeys &keys, const ModelKeys &rope, const RopeUse &use,
-                                                vkattn_layer_config &layer) {
+RopeFactors read_scaling(const ModelKeys &keys, const ModelKeys &rope, const RopeUse &use, vkattn_layer_config &layer) {
     check_keys(rope);
     vkattn_rope_scaling &scaling = layer.rope_scaling;
     const std::string key = rope.has("rope_type") ? "rope_type" : "type";
@@ -146,8 +142,8 @@ std::shared_ptr<const RopeFactors> read_scaling(const ModelKeys &keys, const Mod
 }
 
 // Newer files keep all of it in rope_parameters, some of them for each kind of layer apart.
-std::shared_ptr<const RopeFactors> read_parameters(const ModelKeys &keys, const ModelKeys &parameters, float theta,
-                                                   const RopeUse &use, vkattn_layer_config &layer) {
+RopeFactors read_parameters(const ModelKeys &keys, const ModelKeys &parameters, float theta, const RopeUse &use,
+                            vkattn_layer_config &layer) {
     const bool is_by_layer = parameters.has("full_attention") || parameters.has("sliding_attention");
     const std::string kind = use.has_window ? "sliding_attention" : "full_attention";
     const std::optional<ModelKeys> of_layer = is_by_layer ? parameters.inner(kind) : parameters;
@@ -159,8 +155,8 @@ std::shared_ptr<const RopeFactors> read_parameters(const ModelKeys &keys, const 
 
 } // namespace
 
-std::shared_ptr<const RopeFactors> read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
-                                             vkattn_layer_config &layer) {
+RopeFactors read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
+                      vkattn_layer_config &layer) {
     check_whole_head(keys);
     const bool has_own = use.has_window && defaults.window_theta > 0.0F;
     layer.rope_theta = has_own ? keys.positive("rope_local_base_freq", defaults.window_theta)

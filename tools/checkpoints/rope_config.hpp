@@ -1,7 +1,7 @@
 // The rotary embedding that a config.json describes.
 #pragma once
 
-#include "tools/cases/layer_extensions.hpp"
+#include "tools/cases/case_file.hpp"
 #include "tools/checkpoints/model_keys.hpp"
 
 namespace vkattn::tools {
@@ -19,8 +19,8 @@ struct RopeUse {
 };
 
 // Sets rope_theta and rope_scaling, and for MLA the scale, which YaRN changes in DeepSeek's models. Returns what
-// rope_scaling.next points to, or NULL. Throws InputError, naming what is not supported.
-std::shared_ptr<const RopeFactors> read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
-                                             vkattn_layer_config &layer);
+// rope_scaling.factors points to, or NULL. Throws InputError, naming what is not supported.
+RopeFactors read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
+                      vkattn_layer_config &layer);
 
 } // namespace vkattn::tools

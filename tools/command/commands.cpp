@@ -62,13 +62,11 @@ Context make_context(const CommonOptions &common, ValidationLog &validation, vka
     info.saved_data = saved.data();
     info.saved_bytes = saved.size();
     info.capture_shaders = capture;
-    const vkattn_tune_budget budget = tune_budget(common.tune_budget);
-    info.next = &budget;
+    info.tune_budget_ms = common.tune_budget;
     const std::string journal_file = common.saved_file + ".journal";
-    const vkattn_crash_journal journal = crash_journal(journal_file.c_str(), &budget);
     const bool is_there = std::filesystem::exists(journal_file);
     if (!common.saved_file.empty() && (common.writes_saved || is_there)) {
-        info.next = &journal;
+        info.crash_journal = journal_file.c_str();
         for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, end_by);
     }
     return Context(info);

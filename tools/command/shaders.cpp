@@ -29,7 +29,7 @@ std::vector<PlannedProblem> problems_of(const CommonOptions &common, const Shade
     if (is_linear(options, "shaders")) {
         for (const LinearShape &shape : linear_shapes_of(options))
             problems.push_back({std::to_string(shape.rows) + " rows, " + shape_text(shape),
-                                [=](const Context &context) { return context.linear_plan(problem_of(shape).view()); }});
+                                [=](const Context &context) { return context.linear_plan(problem_of(shape).desc); }});
         return problems;
     }
     const vkattn_kernel kernel = kernel_of(common.kernel);

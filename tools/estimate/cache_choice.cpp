@@ -19,7 +19,7 @@ std::uint64_t head_size(const vkattn_layer_config &config) {
 std::uint64_t bytes_in(const Estimate &estimate, vkattn_type type) {
     vkattn_estimate_info info = estimate.info;
     info.cache_type = type;
-    info.next = nullptr; // measured without scales
+    info.key_scaling = info.value_scaling = VKATTN_SCALING_NONE; // measured without scales
     vkattn_estimate_result result{};
     if (vkattn_estimate(&estimate.model.config, &info, &result, sizeof result) != VKATTN_SUCCESS)
         throw InputError(estimate.model.name, vkattn_last_error());

@@ -1,6 +1,5 @@
 #include "tools/estimate/config.hpp"
 
-#include "tools/cases/layer_extensions.hpp"
 #include "tools/checkpoints/model_keys.hpp"
 #include "tools/io/input_error.hpp"
 
@@ -176,8 +175,7 @@ EstimateModel hugging_face_model(const std::string &path, const std::string &nam
     } else {
         refuse_other_encoders(keys);
         model.config = keys.has("kv_lora_rank") ? latent_config(keys) : multi_head_config(keys);
-        if (keys.has("index_topk") && model.config.kind == VKATTN_LAYER_MLA)
-            model.indexer = add_indexer(model.config, read_indexer_sizes(keys));
+        if (keys.has("index_topk") && model.config.kind == VKATTN_LAYER_MLA) read_indexer_sizes(keys, model.config);
     }
     count_layers(keys, model);
     add_notes(keys, model);

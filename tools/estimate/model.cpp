@@ -63,7 +63,6 @@ EstimateModel own_model(const std::string &path, const std::string &text) {
     EstimateModel model;
     model.name = model_name(path);
     model.config = read.layer;
-    model.indexer = read.indexer;
     return model;
 }
 

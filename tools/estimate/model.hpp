@@ -4,7 +4,6 @@
 #include <vkattn/estimate.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,9 +15,8 @@ namespace vkattn::tools {
 struct EstimateModel {
     std::string name;
     vkattn_layer_config config{};
-    std::shared_ptr<const vkattn_layer_indexer> indexer{}; // what config.next points to
-    std::uint32_t num_layers = 0;                          // 0: not said
-    vkattn_type weight_type = VKATTN_TYPE_NONE;            // NONE: not said
+    std::uint32_t num_layers = 0;               // 0: not said
+    vkattn_type weight_type = VKATTN_TYPE_NONE; // NONE: not said
     bool with_biases = false;
     std::vector<std::string> notes; // what the estimate leaves out, in words
 };

@@ -43,11 +43,9 @@ Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info, boo
     if (model.config.kind == VKATTN_LAYER_ENCODER) info.causal = 0;
     Estimate estimate{.model = model};
     if (scales_rows) {
-        const vkattn_scaling of_values = is_mla(estimate) ? VKATTN_SCALING_NONE : VKATTN_SCALING_ROW;
-        estimate.scales = std::make_shared<const vkattn_cache_scales>(vkattn_cache_scales{
-            {VKATTN_EXTENSION_CACHE_SCALES, nullptr}, VKATTN_SCALING_ROW, of_values, nullptr, nullptr});
+        info.key_scaling = VKATTN_SCALING_ROW;
+        info.value_scaling = is_mla(estimate) ? VKATTN_SCALING_NONE : VKATTN_SCALING_ROW;
     }
-    info.next = estimate.scales.get();
     estimate.info = info;
     if (vkattn_estimate(&model.config, &info, &estimate.result, sizeof estimate.result) != VKATTN_SUCCESS)
         throw InputError(model.name, vkattn_last_error());
@@ -234,7 +232,7 @@ std::string use_text(const vkattn_estimate_info &info) {
     std::string text = "context " + tokens_text(info.context_len) + ", prefill " + tokens_text(info.prefill_len) +
                        (info.causal != 0 ? " causal" : "") + ", batch " + std::to_string(info.batch);
     if (info.memory_bytes != 0) text += ", memory " + format_bytes(info.memory_bytes);
-    if (info.next != nullptr) text += ", a scale of each cached row";
+    if (info.key_scaling != VKATTN_SCALING_NONE) text += ", a scale of each cached row";
     return text;
 }
 

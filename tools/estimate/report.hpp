@@ -12,7 +12,6 @@ struct Estimate {
     EstimateModel model;
     vkattn_estimate_info info{}; // as estimated, no member left at a default but memory_bytes
     vkattn_estimate_result result{};
-    std::shared_ptr<const vkattn_cache_scales> scales{}; // what info.next points to
     // of one layer, the batch, on a device: see measure_workspaces
     std::optional<std::uint64_t> prefill_workspace{}, step_workspace{};
 

@@ -54,12 +54,10 @@ Dtype dtype_of(vkattn_type type) {
 
 void store(const Context &context, const vkattn_tensor &layout, const Buffer &values, const Buffer &stored,
            bool rotated) {
-    const vkattn_kv_rotation rotation{
-        {VKATTN_EXTENSION_KV_ROTATION, nullptr}, VKATTN_ROTATION_HADAMARD, VKATTN_ROTATION_NONE};
     vkattn_kv_append_desc desc{};
     desc.source = desc.cache = layout;
     if (is_quantised(layout.type)) desc.source.type = VKATTN_TYPE_F32;
-    if (rotated) desc.next = &rotation;
+    if (rotated) desc.rotation = VKATTN_ROTATION_HADAMARD;
     const vkattn_binding bindings[] = {bind(VKATTN_ROLE_SOURCE, values), bind(VKATTN_ROLE_CACHE, stored)};
     context.kv_append_plan(desc).run(bindings);
 }

@@ -27,7 +27,7 @@ vkattn_type type_named(const std::string &option, const std::string &name, bool 
 Dtype dtype_of(vkattn_type type);
 
 // Writes rows of heads into a buffer of the layout, on the device, as an append does. values: of the same layout, f32 for
-// quantised types. rotated: as vkattn_kv_rotation says.
+// quantised types. rotated: as VKATTN_ROTATION_HADAMARD says.
 void store(const Context &context, const vkattn_tensor &layout, const Buffer &values, const Buffer &stored,
            bool rotated = false);
 

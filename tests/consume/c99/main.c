@@ -13,7 +13,7 @@ static int failed(vkattn_result result, const char *what) {
 }
 
 static vkattn_tensor tensor(void) {
-    vkattn_tensor t = {VKATTN_TYPE_F32, 4, {1, 1, kLen, kDim}, {0}, 0, NULL};
+    vkattn_tensor t = {VKATTN_TYPE_F32, 4, {1, 1, kLen, kDim}, {0}, 0};
     return t;
 }
 
@@ -32,7 +32,7 @@ static int check_output(const float *output) {
 
 static int attend(vkattn_context context, vkattn_buffer queries, vkattn_buffer values, vkattn_buffer output) {
     float host[kValues] = {0};
-    vkattn_attention_desc desc = {0};
+    vkattn_attention_desc desc = {VKATTN_SIZED(vkattn_attention_desc)};
     vkattn_plan plan = NULL;
     vkattn_binding bindings[4];
     int i;

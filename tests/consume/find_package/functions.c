@@ -9,7 +9,8 @@ static void take(void *user, const void *data, uint64_t bytes) {
 }
 
 int main(void) {
-    const vkattn_jit_info info = {.functions = "float twice(float x) { return 2.0 * x; }", .name = "twice.glsl"};
+    const vkattn_jit_info info = {VKATTN_SIZED(vkattn_jit_info),
+                                  .functions = "float twice(float x) { return 2.0 * x; }", .name = "twice.glsl"};
     if (vkattn_jit_compile(&info, take, NULL) == VKATTN_SUCCESS) return 1;
     puts(vkattn_jit_last_error());
     return 0;
