@@ -113,7 +113,7 @@ def test_a_full_cache_ends_it_and_counts_nothing():
     with vkattn.record() as program:
         model(token)
     program.replay()
-    with pytest.raises(vkattn.InvalidArgumentError, match="exceed its capacity"):
+    with pytest.raises(vkattn.NoRoomError, match="exceed its capacity"):
         program.replay()
     assert model.caches[0].lengths == [1]
     model.caches[1].rewind(0, 2)

@@ -261,7 +261,7 @@ def test_layer_with_pages_shares_them():
     assert cache.free_pages == 1 and cache.lengths == [6, 6]
     history = numpy.concatenate([tokens[[0, 0], :3], tokens[:, 3:6]], axis=1)
     assert nmse(steps, layer(history, is_causal=True)[:, 3:].astype("f8")) < 1e-10
-    with pytest.raises(vkattn.InvalidArgumentError, match="page"):
+    with pytest.raises(vkattn.NoRoomError, match="page"):
         layer(tokens[:, :5], cache=cache, is_causal=True)  # two pages, where one is free
     assert cache.free_pages == 1 and cache.lengths == [6, 6]
     for mistake, error, message in (
@@ -291,7 +291,7 @@ def test_packed_tokens_of_layers(pages):
     assert cache.lengths == [4, 0, 6]
     with pytest.raises(vkattn.InvalidArgumentError):
         layer(packed, cu_seqlens=bounds, cache=cache, kernel="coopmat", is_causal=True, window=(-5, 0))
-    with pytest.raises(vkattn.InvalidArgumentError):
+    with pytest.raises(vkattn.NoRoomError):
         layer(random(1, 17, 32), cu_seqlens=[0, 17, 17, 17], cache=cache)
     assert cache.lengths == [4, 0, 6]
     for bounds, longest, message in (([0, 3, 3, 7], 0, "cu_seqlens: .*expected every token to be of a sequence, from 0 to 8"),
@@ -393,7 +393,7 @@ def test_saving_is_tried_again_where_the_state_grows_meanwhile(monkeypatch):
     def growing(function, *arguments):
         if arguments[-1] is not None and len(refused) < 2:  # what the library says of too little room
             refused.append(function)
-            raise vkattn.InvalidArgumentError("data: room for fewer bytes")
+            raise vkattn.NoRoomError("bytes: room for fewer bytes")
         return handles.call(function, *arguments)
 
     monkeypatch.setattr("vkattn.context.call", growing)

@@ -28,7 +28,8 @@ from . import errors, transformers  # Hugging Face's package is imported by regi
 from .attention import attention, problem
 from .context import Candidate, Check, Context, Kernel, TuneBudget, default_context, devices, from_dlpack, version
 from .device_array import Array
-from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
+from .errors import (CompileError, DeviceLostError, InvalidArgumentError, NoDeviceError, NoRoomError, OutOfMemoryError, UnsupportedError,
+                     VkattnError, WaitTimeoutError)
 from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, cache_types, layer_config
 from .operators import argmax, embedding, index, kv_append, linear, linear_problem, merge, norm, top_k, weight_types
@@ -40,9 +41,9 @@ from .variants import BlockMask, create_block_mask, flex_attention
 from .weights import layer_weights
 
 __version__ = version()
-__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate",
-           "InvalidArgumentError", "Kernel", "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program",
-           "ProgramReport", "TuneBudget", "UnsupportedError", "VkattnError", "argmax", "attention", "cache_types", "causal_conv1d",
+__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "CompileError", "Context", "DeviceLostError", "Estimate",
+           "InvalidArgumentError", "Kernel", "Layer", "NoDeviceError", "NoRoomError", "OutOfMemoryError", "PagedCache", "Program",
+           "ProgramReport", "TuneBudget", "UnsupportedError", "VkattnError", "WaitTimeoutError", "argmax", "attention", "cache_types", "causal_conv1d",
            "config_from_name", "create_block_mask", "default_context", "devices", "embedding", "errors", "estimate",
            "flex_attention", "from_dlpack", "gated_rms_norm", "index", "kv_append", "layer_config", "layer_weights",
            "linear", "linear_attention", "linear_problem", "merge", "norm", "problem", "record",

@@ -15,12 +15,11 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
                      one_of, span)
 from .compiled import outside_graphs
 from .device_array import Array
-from .errors import InvalidArgumentError, OutOfMemoryError, VkattnError, errors_of
+from .errors import NoRoomError, OutOfMemoryError, VkattnError, errors_of
 from .handles import Handle, Turns, call, library, listed
 from .traits import traits_of
 
 _MOST_PLANS = 64
-_MOST_CHECKS = 1024  # several times those of any device
 _ZEROED_AT_ONCE = 2**26  # bytes
 _MOST_BYTES = 2**63 - 4  # of an array: more would wrap on its way to the library
 
@@ -117,7 +116,7 @@ def journal_file():
 
 
 class _Buffer:
-    """A buffer of the library. Bindings are made here alone."""
+    """A buffer of the library."""
 
     def __init__(self, context_handle, size):
         self.size = size
@@ -130,9 +129,10 @@ class _Buffer:
     def read(self, offset, array, size):
         call("vkattn_buffer_read", self.handle.raw, offset, array.ctypes.data, size)
 
-    def binding(self, role, offset=0):
-        handle = library.vkattn_buffer_handle(self.handle.raw)
-        return _abi.Binding(role=role, buffer=handle, offset=offset, bytes=self.size - offset)
+    def region(self, offset=0):
+        """What it holds from an offset on."""
+        whole = library.vkattn_buffer_region(self.handle.raw)
+        return _abi.Region(whole.buffer, offset, whole.bytes - offset)
 
 
 class Context:
@@ -162,7 +162,7 @@ class Context:
                                 tune_budget_ms=tune_budget_ms, tune_gpus_alone=bool(tune_gpus_alone))
         if journal is not None and journal is not False:
             info.crash_journal = os.fsencode(journal_file() if journal is True else journal)
-        self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", keep=callback)
+        self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
         self.variants = collections.OrderedDict()  # of flex_attention: handles by their texts
@@ -179,14 +179,14 @@ class Context:
     def facts(self):
         """The device's facts, with the verdicts of the self-test, as a dict."""
         raw = _abi.DeviceFacts()
-        call("vkattn_context_facts", self.handle.raw, raw, ctypes.sizeof(raw))
+        call("vkattn_context_facts", self.handle.raw, raw)
         return _facts(raw)
 
     @property
     def tune_budget(self):
         """What tune_budget_ms has gone into so far, a TuneBudget."""
         raw = _abi.TuneBudgetReport()
-        call("vkattn_context_tune_budget", self.handle.raw, raw, ctypes.sizeof(raw))
+        call("vkattn_context_tune_budget", self.handle.raw, raw)
         return TuneBudget(*(getattr(raw, name) for name in raw._kinds_))
 
     def save(self):
@@ -199,13 +199,13 @@ class Context:
                 try:
                     call("vkattn_context_save", self.handle.raw, size, data)
                     return data.raw[:size.value]
-                except InvalidArgumentError:  # it has grown meanwhile, beside prewarm of another thread
+                except NoRoomError:  # it has grown meanwhile, beside prewarm of another thread
                     pass
 
     def self_test(self):
         """Checks the numbers of every kernel; what fails is off for this context, but in programs that are recorded already."""
         with self.lock:
-            checks = listed(_abi.Check, "vkattn_self_test", self.handle.raw, most=_MOST_CHECKS)
+            checks = listed(_abi.Check, "vkattn_self_test", self.handle.raw, _abi.CheckCallback(), None)
             self._generation += 1
         return [Check(check.name.decode(), bool(check.passed), check.reason.decode(errors="replace"), check.milliseconds)
                 for check in checks]
@@ -215,15 +215,15 @@ class Context:
         of layers among them. Recorded programs stay as they are."""
         tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
         with self.lock:
-            candidates = listed(_abi.Candidate, tune, self.handle.raw, desc, most=_abi.MAX_CANDIDATES)
+            candidates = listed(_abi.Candidate, tune, self.handle.raw, desc)
             self._generation += 1
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
                           each.reason.decode(errors="replace")) for each in candidates]
 
-    def run(self, plan_function, desc, inputs, outputs, *, layer=None, parents=(), plans=None):
+    def run(self, plan_function, desc, inputs, outputs, *, layer=None, keep=(), plans=None):
         """Runs what plan_function makes of a description, {role: array} in, {role: array} filled. Plans are made once.
 
-        layer: the handle that the plan is made of, where that is not the context. parents: more handles that the plan must
+        layer: the handle that the plan is made of, where that is not the context. keep: more handles that the plan must
         not outlive. plans: where plans are kept, by description; None: with the context.
         """
         plans = self.plans if plans is None else plans
@@ -235,12 +235,12 @@ class Context:
                 for stale in [each for each in plans if each[0] != self._generation]:
                     del plans[stale]
                 plan = plans[key] = Handle(lambda raw: call(plan_function, maker.raw, desc, raw), "vkattn_plan_destroy", maker,
-                                           *parents)
+                                           *keep)
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)
             if self.recording is not None:
-                self.recording.add(plan, inputs, outputs, (maker, *parents))
+                self.recording.add(plan, inputs, outputs)
                 return
             bindings = [self._bind(role, array, upload=True) for role, array in inputs.items() if array.size]
             bindings += [self._bind(role, array, upload=False) for role, array in outputs.items() if array.size]
@@ -264,14 +264,14 @@ class Context:
 
     def _bind(self, role, array, upload):
         if isinstance(array, Array):
-            return array.buffer.binding(role, array.bound_byte)
+            return _abi.Binding(role, array.buffer.region(array.bound_byte))
         size = span(array) * array.itemsize
         room = self._rooms.get(role)
         if room is None or room.size < size:
             room = self._rooms[role] = _Buffer(self.handle, _whole_words(size))
         if upload:  # straight from the array's memory
             room.write(0, array, size)
-        return room.binding(role)
+        return _abi.Binding(role, room.region())
 
     def zero(self, array):
         """Writes zeros over the whole buffer of an Array, at once, also inside a recording."""

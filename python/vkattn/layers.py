@@ -54,9 +54,8 @@ def layer_config(kind, **members):
 def _raw_weight(name, array):
     """A vkattn_weight, in host memory or in an Array's buffer."""
     if not isinstance(array, Array):
-        return _abi.Weight(name=name.encode(), tensor=describe(array, name), data=array.ctypes.data)
-    binding = array.buffer.binding("weight", array.bound_byte)
-    return _abi.Weight(name=name.encode(), tensor=describe(array, name), buffer=binding.buffer, buffer_offset=binding.offset)
+        return _abi.Weight(name=name.encode(), tensor=describe(array, name), data=array.ctypes.data, bytes=array.nbytes)
+    return _abi.Weight(name=name.encode(), tensor=describe(array, name), region=array.buffer.region(array.bound_byte))
 
 
 class Layer:
@@ -82,13 +81,13 @@ class Layer:
         with self.context.lock:
             self._handle = Handle(lambda raw: call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays),
                                                    raw),
-                                  "vkattn_layer_destroy", self.context.handle, *(array.buffer.handle for array in self._arrays))
+                                  "vkattn_layer_destroy", self.context.handle, *(array.buffer for array in self._arrays))
         self._plans = collections.OrderedDict()
 
     @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
-                 cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=0.0, output_shape=None, out=None,
+                 cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=None, output_shape=None, out=None,
                  kernel="auto", intermediate_dtype=None):
         """Computes the layer.
 
@@ -98,7 +97,7 @@ class Layer:
         cu_seqlens    [B+1] int32: query is packed, [1,total,width], rows cu_seqlens[b] to cu_seqlens[b+1] of sequence b, from
                       0 to total; with a cache each sequence appends its own. max_seqlen: the longest, 0: not known
         residual      [B,Lq,width], added to the result, of mha and mla
-        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: 0: 1e-6
+        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: None: 1e-6
         output_shape  of the result, where the layer changes it (latent_query)
         out           an Array for the result, which may be the residual
         intermediate_dtype  of what lies between the layer's steps: float32, float16 or bfloat16, where the device computes in it;
@@ -147,8 +146,7 @@ class Layer:
                 self.context.refuse_recording("cu_seqlens with a cache")
                 cache.reserve(tokens)
             try:
-                given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle,
-                          parents=[cache.handle], plans=plans)
+                given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle, plans=plans)
             except Exception:
                 if tokens is not None:
                     for sequence, length in enumerate(held):
@@ -192,9 +190,12 @@ class Cache:
                               value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
                               page_count=pages, page_len=page_size if pages else 0)
         info.key_rotation, info.value_rotation = _abi.rotations("kv_rotation", kv_rotation)
-        heads = _abi.cache_heads(layer.config)
-        info.key_scaling, info.key_scales = _abi.scaling("key_scales", key_scales, heads)
-        info.value_scaling, info.value_scales = _abi.scaling("value_scales", value_scales, heads)
+        for part, scales in (("key", key_scales), ("value", value_scales)):
+            scaling, numbers = _abi.scaling(f"{part}_scales", scales)
+            setattr(info, f"{part}_scaling", scaling)
+            if numbers or scaling == "head":
+                setattr(info, f"{part}_scales", numbers)
+                setattr(info, f"{part}_scale_count", len(numbers))
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:
             self.handle = Handle(lambda raw: call("vkattn_cache_create", layer.context.raw, info, raw), "vkattn_cache_destroy",
@@ -217,7 +218,7 @@ class Cache:
         """Tokens that each sequence holds."""
         numbers = (ctypes.c_uint32 * self.batch)()
         with self.context.lock:
-            call("vkattn_cache_lengths", self.handle.raw, ctypes.c_uint32(len(numbers)), numbers)
+            call("vkattn_cache_lengths", self.handle.raw, numbers, len(numbers))
         return list(numbers)
 
     def reserve(self, tokens):
