@@ -16,7 +16,7 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
 from .compiled import outside_graphs
 from .device_array import Array
 from .errors import NoRoomError, OutOfMemoryError, VkattnError, errors_of
-from .handles import Handle, Turns, call, library, listed
+from .handles import NO_LIMIT, Handle, Turns, call, library, listed
 from .traits import traits_of
 
 _MOST_PLANS = 64
@@ -54,6 +54,33 @@ class Candidate:
     milliseconds: float
     kept: bool
     reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """What a call takes of a device.
+
+    workspace_bytes  beside its arrays, while it is computed
+    dispatches       compute dispatches
+    kernel           of attention; "auto" without attention
+    """
+    workspace_bytes: int
+    dispatches: int
+    kernel: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanBinding:
+    """What a call binds for a role: "query", "attn_mask", ... "workspace".
+
+    bytes       that its region must hold
+    alignment   what its offset in a buffer must be a multiple of, in bytes
+    is_written  whether the call writes it
+    """
+    role: str
+    bytes: int
+    alignment: int
+    is_written: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +162,18 @@ class _Buffer:
         return _abi.Region(whole.buffer, offset, whole.bytes - offset)
 
 
+def _of_problem(problem, functions):
+    """The one of the functions that takes a description, by its class."""
+    for kind, function in functions.items():
+        if isinstance(problem, kind):
+            return function
+    names = ", ".join(_PROBLEMS[kind] for kind in functions)
+    raise TypeError(f"problem: {type(problem).__name__}, expected what one of these returns: {names}")
+
+
+_PROBLEMS = {_abi.AttentionDesc: "problem", _abi.LinearDesc: "linear_problem", _abi.LayerCall: "layer_problem"}
+
+
 class Context:
     """A device of the library's own.
 
@@ -213,12 +252,49 @@ class Context:
     def tune(self, desc):
         """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on, those
         of layers among them. Recorded programs stay as they are."""
-        tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
+        tune = _of_problem(desc, {_abi.AttentionDesc: "vkattn_tune", _abi.LinearDesc: "vkattn_tune_linear"})
         with self.lock:
             candidates = listed(_abi.Candidate, tune, self.handle.raw, desc)
             self._generation += 1
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
                           each.reason.decode(errors="replace")) for each in candidates]
+
+    def measure(self, problem):
+        """What a call would take of this device, a Measure; nothing is computed, compiled, tested or tuned for it.
+
+        problem  what problem, linear_problem or layer_problem returns
+        Raises what the call would, UnsupportedError where no kernel serves here.
+        """
+        raw = _abi.Measure()
+        *config, desc = problem if isinstance(problem, tuple) else (problem,)
+        function = _of_problem(desc, {_abi.AttentionDesc: "vkattn_attention_measure", _abi.LinearDesc: "vkattn_linear_measure",
+                                      _abi.LayerCall: "vkattn_layer_measure"})
+        call(function, self.handle.raw, *config, desc, raw)
+        return Measure(raw.workspace_bytes, raw.dispatches, _kernel_name(raw.kernel))
+
+    def bindings(self, problem):
+        """What a call reads and writes on the device, its workspace too: a list of PlanBinding. Makes its plan.
+
+        problem  what problem or linear_problem returns
+        """
+        function = _of_problem(problem, {_abi.AttentionDesc: "vkattn_attention_plan", _abi.LinearDesc: "vkattn_linear_plan"})
+        with self.lock:
+            plan = Handle(lambda raw: call(function, self.handle.raw, problem, raw), "vkattn_plan_destroy")
+            return [PlanBinding(each.name.decode(), each.bytes, each.alignment, bool(each.is_written))
+                    for each in listed(_abi.PlanBinding, "vkattn_plan_bindings", plan.raw)]
+
+    def wait(self, timeout=None):
+        """Waits until the device is done with all replays that did not wait for it (Program.replay), of any thread.
+
+        timeout  seconds; None: no limit
+        Raises WaitTimeoutError where it is not done by then: nothing is lost, wait again.
+        """
+        nanoseconds = NO_LIMIT
+        if timeout is not None:
+            if not _abi.real("timeout", timeout) >= 0:
+                raise ValueError(f"timeout: {timeout}, expected seconds, at least 0, or None")
+            nanoseconds = int(min(float(timeout) * 1e9, 2.0**63))
+        call("vkattn_wait", self.handle.raw, nanoseconds)
 
     def run(self, plan_function, desc, inputs, outputs, *, layer=None, keep=(), plans=None):
         """Runs what plan_function makes of a description, {role: array} in, {role: array} filled. Plans are made once.

@@ -7,6 +7,7 @@ from . import _abi
 from .errors import VkattnError, raise_failure
 
 library = _abi.load()
+NO_LIMIT = 2**64 - 1  # nanoseconds
 
 
 def call(function, *arguments):
@@ -59,6 +60,7 @@ class Handle:
     destroy  the name of the C function that takes it
     keep     what must live as long, but what the library's object keeps itself
     """
+    submits = False  # of a context: whether it has ever submitted without a wait
 
     def __init__(self, create, destroy, *keep):
         self._raw, self._destroy, self._keep, self._process = ctypes.c_void_p(), getattr(library, destroy), keep, os.getpid()
@@ -72,4 +74,8 @@ class Handle:
 
     def __del__(self):
         if getattr(self, "_process", None) == os.getpid() and self._raw:
+            for each in (self, *self._keep):
+                if isinstance(each, Handle) and each.submits and each._raw:  # what goes may still be read and written
+                    library.vkattn_wait(each._raw, NO_LIMIT)
             self._destroy(self._raw)
+            self._raw.value = None  # Python's collector finalises what hangs together in any order

@@ -2,6 +2,8 @@
 import collections
 import contextlib
 import ctypes
+import inspect
+import types
 
 import numpy
 
@@ -104,30 +106,12 @@ class Layer:
                       None: the query's
         Masks as in attention(), and results of the kinds that it gives: [B,Lq,width] in the query's type.
         """
-        given = Call(self.context, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask),
-                                   ("block_mask", block_mask), ("key_padding_mask", key_padding_mask),
-                                   ("key_lengths", key_lengths), ("residual", residual), ("norm", norm), ("out", out)))
-        for role, array, types in (("query", query, FLOATS), ("key", key, FLOATS), ("value", value, FLOATS),
-                                   ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
-            if array is not None:
-                given.take(role, array, types)
-        given.take_named(block_mask=block_mask, key_padding_mask=key_padding_mask, key_lengths=key_lengths)
-        if attn_mask is not None:
-            given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
-        query = given.inputs["query"]
-        output = given.result("output", output_shape or query.shape, query, out)
-        layer_call = _abi.LayerCall(kernel=kernel, past_len=past_len, max_seqlen=max_seqlen)
-        set_masks(layer_call, is_causal, window, causal_alignment, block_size)
-        for role, array in {**given.inputs, "output": output}.items():
-            setattr(layer_call, role, describe(array, role))
-        given.take_norm(layer_call, norm, norm_epsilon)
-        if intermediate_dtype is not None:
-            layer_call.intermediate_type = _abi.choose("intermediate_dtype", _FLOAT_TYPES, intermediate_dtype)
+        arguments = locals()
+        del arguments["self"], arguments["cache"]
+        given, layer_call = _described(self.context, arguments)
         tokens = None
         if cu_seqlens is not None:
-            bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")
-            layer_call.cu_seqlens = describe(bounds, "cu_seqlens")
-            tokens = _tokens_of(bounds, query, max_seqlen)
+            tokens = _tokens_of(given.inputs["cu_seqlens_q"], given.inputs["query"], max_seqlen)
         self._run(given, layer_call, cache, tokens)
         return given.given_back("output")
 
@@ -170,6 +154,48 @@ class Layer:
         """
         return Cache(layer=self, capacity=capacity, batch=batch, key_type=key_type, value_type=value_type, pages=pages,
                      page_size=page_size, kv_rotation=kv_rotation, key_scales=key_scales, value_scales=value_scales)
+
+
+# Of the signature above, which is the only one.
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Layer.__call__).parameters.items()
+             if name not in ("self", "cache")}
+
+
+def _described(context, arguments):
+    """The Call of a use of a layer and its description, by arguments of Layer.__call__ but the cache."""
+    unknown = arguments.keys() - _DEFAULTS.keys()
+    if unknown:
+        raise TypeError(f"{min(unknown)}: no argument of a layer without a cache, expected one of {', '.join(_DEFAULTS)}")
+    its = types.SimpleNamespace(**{**_DEFAULTS, **arguments})
+    given = Call(context, [(name, getattr(its, name)) for name in (
+        "query", "key", "value", "attn_mask", "block_mask", "key_padding_mask", "key_lengths", "residual", "norm", "out")])
+    for role in ("query", "key", "value", "attn_mask", "residual"):
+        if getattr(its, role) is not None:
+            given.take(role, getattr(its, role), MASKS[:3] if role == "attn_mask" else FLOATS)
+    given.take_named(block_mask=its.block_mask, key_padding_mask=its.key_padding_mask, key_lengths=its.key_lengths)
+    if its.attn_mask is not None:
+        given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
+    query = given.inputs["query"]
+    output = given.result("output", its.output_shape or query.shape, query, its.out)
+    desc = _abi.LayerCall(kernel=its.kernel, past_len=its.past_len, max_seqlen=its.max_seqlen)
+    set_masks(desc, its.is_causal, its.window, its.causal_alignment, its.block_size)
+    for role, array in {**given.inputs, "output": output}.items():
+        setattr(desc, role, describe(array, role))
+    given.take_norm(desc, its.norm, its.norm_epsilon)
+    if its.intermediate_dtype is not None:
+        desc.intermediate_type = _abi.choose("intermediate_dtype", _FLOAT_TYPES, its.intermediate_dtype)
+    if its.cu_seqlens is not None:
+        desc.cu_seqlens = describe(given.take("cu_seqlens_q", its.cu_seqlens, name="cu_seqlens", dtype="int32"), "cu_seqlens")
+    return given, desc
+
+
+def layer_problem(config, query, **arguments):
+    """The C description of a use of a layer that need not be made, for Context.measure.
+
+    config     what layer_config or config_from_name returns
+    query      [B,Lq,width]; arguments: those of a Layer's call, but the cache
+    """
+    return config, _described(None, {"query": query, **arguments})[1]
 
 
 def cache_types():
@@ -245,12 +271,14 @@ class Cache:
                                  (("sequence", sequence), ("to_sequence", to_sequence)))
         with self.context.lock:
             self.context.refuse_recording("copy_sequence")
+            self.context.wait()
             call("vkattn_cache_copy_sequence", self.handle.raw, sequence, to.handle.raw, to_sequence)
 
     def _change(self, function, **numbers):
         numbers = [_abi.whole(ctypes.c_uint32, name, number) for name, number in numbers.items()]
         with self.context.lock:
             self.context.refuse_recording(function.removeprefix("vkattn_cache_"))
+            self.context.wait()  # for replays
             call(function, self.handle.raw, *numbers)
 
 

@@ -61,11 +61,14 @@ class Program:
         finally:
             self.context.lock.__exit__()
 
-    def replay(self):
-        """Computes what was recorded, and waits."""
+    def replay(self, wait=True):
+        """Computes what was recorded, and waits. wait=False: begins to compute it, after what was begun before; what reads Arrays or
+        writes to them waits, and so does Context.wait."""
+        waits = _abi.flag("wait", wait)
         with self.context.lock:
             self.context.refuse_recording("replay")
-            call("vkattn_program_run", self._recorded().raw, None)
+            self.context.handle.submits |= not waits
+            call("vkattn_program_run" if waits else "vkattn_program_submit", self._recorded().raw, None)
 
     @property
     def report(self):
