@@ -37,7 +37,7 @@ def scaling(name, scales):
     """How many elements of a cache share a scale, and the scales. scales: None, "row", a number for all of the part, or a
     sequence of one for each head."""
     if scales is None or isinstance(scales, str) and scales == "row":
-        return scales or "none", ()
+        return scales or "none", None
     numbers = None if isinstance(scales, str) else numpy.atleast_1d(numpy.asarray(scales, "f4"))
     if numbers is None or numbers.ndim != 1:
         raise ValueError(f"{name}: {scales!r}, expected None, 'row', a number or one for each head")

@@ -2,7 +2,7 @@
 import ctypes
 import math
 import operator
-from ctypes import c_double, c_float, c_int, c_int32, c_uint32, c_uint64
+from ctypes import c_double, c_float, c_int, c_uint32, c_uint64
 
 _MOST_FLOAT = 3.4028234663852886e38  # of 32 bits
 _RANGES = {c_int: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}

@@ -19,7 +19,8 @@ def call(function, *arguments):
 def listed(structure, function, *arguments):
     """The structures that a C function lists, which keep the list: their texts are there."""
     found = Handle(lambda raw: call(function, *arguments, raw), "vkattn_list_destroy")
-    structures = [structure.from_address(library.vkattn_list_get(found.raw, i)) for i in range(library.vkattn_list_count(found.raw))]
+    structures = [structure.from_address(library.vkattn_list_get(found.raw, number))
+                  for number in range(library.vkattn_list_count(found.raw))]
     for each in structures:
         vars(each)["of_list"] = found
     return structures

@@ -78,12 +78,12 @@ class Layer:
         self.config = layer_config(kind, **config)
         kind = {number: name for name, number in _abi.LAYER_KINDS.items()}[self.config.kind]  # the last of its names
         arrays = layer_weights(kind, weights, prefix)
-        self._arrays = [self.context.own(array, name) for name, array in arrays.items() if isinstance(array, Array)]
+        buffers = [self.context.own(array, name).buffer for name, array in arrays.items() if isinstance(array, Array)]
         raw_weights = (_abi.Weight * max(len(arrays), 1))(*(_raw_weight(name, array) for name, array in arrays.items()))
         with self.context.lock:
             self._handle = Handle(lambda raw: call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays),
                                                    raw),
-                                  "vkattn_layer_destroy", self.context.handle, *(array.buffer for array in self._arrays))
+                                  "vkattn_layer_destroy", self.context.handle, *buffers)
         self._plans = collections.OrderedDict()
 
     @outside_graphs
@@ -99,7 +99,8 @@ class Layer:
         cu_seqlens    [B+1] int32: query is packed, [1,total,width], rows cu_seqlens[b] to cu_seqlens[b+1] of sequence b, from
                       0 to total; with a cache each sequence appends its own. max_seqlen: the longest, 0: not known
         residual      [B,Lq,width], added to the result, of mha and mla
-        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: None: 1e-6
+        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: None:
+                      1e-6
         output_shape  of the result, where the layer changes it (latent_query)
         out           an Array for the result, which may be the residual
         intermediate_dtype  of what lies between the layer's steps: float32, float16 or bfloat16, where the device computes in it;
@@ -219,7 +220,7 @@ class Cache:
         for part, scales in (("key", key_scales), ("value", value_scales)):
             scaling, numbers = _abi.scaling(f"{part}_scales", scales)
             setattr(info, f"{part}_scaling", scaling)
-            if numbers or scaling == "head":
+            if numbers is not None:
                 setattr(info, f"{part}_scales", numbers)
                 setattr(info, f"{part}_scale_count", len(numbers))
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
