@@ -225,7 +225,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a matrix shape that computes something else is of
     const std::string reason = support_of(facts, c.kernel)->reason; // of coopmat or coopmat_rolled
     CHECK(reason.starts_with("self-test: coopmat"));
     CHECK(reason.find(", 16x16x16, f16: wrong numbers") != std::string::npos);
-    for (const vkattn_kernel_support &support : std::span(facts.kernels).first(facts.kernel_count))
+    for (const vkattn_kernel_support &support : std::span(facts.kernels, facts.kernel_count))
         CHECK(names_failure(support.reason) == (support.kernel == c.kernel));
 
     ContextRequest request(with_whole_modules(common + "1" + two_shapes).c_str());

@@ -305,7 +305,7 @@ void check_attention(const AttentionProblem &problem, const AttentionReference &
 bool is_matrix_kernel(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT; }
 
 bool can_run(const vkattn_device_facts &facts, vkattn_kernel kernel) {
-    const auto kernels = std::span(facts.kernels).first(facts.kernel_count);
+    const auto kernels = std::span(facts.kernels, facts.kernel_count);
     return std::ranges::any_of(kernels, [&](const vkattn_kernel_support &support) {
         return support.kernel == kernel && support.supported != 0;
     });
