@@ -225,7 +225,7 @@ TEST_CASE_FIXTURE(DeviceTest,
 TEST_CASE_FIXTURE(DeviceTest, "entries of an array lie as far from each other as the program says") {
     const vkattn::Context &context = test_device().context();
     const vkattn_attention_desc desc = small_attention();
-    const std::vector<vkattn::Option> expected = context.explain(desc);
+    const vkattn::List<vkattn_option> expected = context.explain(desc);
     REQUIRE(expected.size() > 1);
     for (const std::size_t stride : {sizeof(vkattn_option) - 8, sizeof(vkattn_option) + 40}) {
         std::vector<unsigned char> bytes(expected.size() * stride + 16, kGapByte);

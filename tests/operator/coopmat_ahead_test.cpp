@@ -41,7 +41,7 @@ AttentionProblem problem_of(const Case &c) {
 
 bool can_load_ahead(vkattn_type type) {
     const vkattn_device_facts &facts = test_device().facts();
-    const auto shapes = std::span(facts.matrix_shapes).first(facts.matrix_shape_count);
+    const auto shapes = std::span(facts.matrix_shapes, facts.matrix_shape_count);
     const bool is_bf16 = type == VKATTN_TYPE_BF16;
     return can_run(facts, VKATTN_KERNEL_COOPMAT) &&
            vkattn::is_built(is_bf16 ? vkattn::shaders::coopmat_ahead_bf16 : vkattn::shaders::coopmat_ahead) &&
