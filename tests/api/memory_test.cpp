@@ -277,7 +277,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the self-test and constants of plans take the app
     vulkan_calls().clear();
     {
         const vkattn::Context context(info);
-        for (const vkattn_check &check : context.self_test()) CHECK_MESSAGE(check.passed, std::string(check.name) + ": " + check.reason);
+        for (const vkattn_check &check : context.self_test()) CHECK_MESSAGE(check.passed, std::string(check.name) << ": " << std::string(check.reason));
     }
     CHECK(vulkan_calls().allocations == 0);
     CHECK(allocator.uses.contains(VKATTN_MEMORY_UNIFORM));
