@@ -79,8 +79,7 @@ void in_threads(std::size_t count, const std::function<std::string(std::size_t)>
         CHECK_MESSAGE(complaints[t].empty(), "thread " << t << ": " << complaints[t]);
 }
 
-vkattn::Context new_context(const std::string &selector, const char *traits = "",
-                            std::uint32_t tune_budget_ms = 0) {
+vkattn::Context new_context(const std::string &selector, const char *traits = "", std::uint32_t tune_budget_ms = 0) {
     ContextRequest request(traits);
     vkattn_context_info &info = request.info;
     info.tune_budget_ms = tune_budget_ms;

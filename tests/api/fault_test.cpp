@@ -423,10 +423,9 @@ void append_and_share_pages(Objects &o, Caller &call) {
     call("cache_append_plan", [&] { return vkattn_cache_append_plan(o.context, &desc, &o.append); });
     const std::array<std::int32_t, 3> cu_seqlens = {0, 4, 4};
     call("buffer_write", [&] { return vkattn_buffer_write(o.buffers[0], 0, cu_seqlens.data(), sizeof cu_seqlens); });
-    const std::array<vkattn_binding, 3> bindings = {
-        {{VKATTN_ROLE_KEY, vkattn_buffer_region(o.buffers[1])},
-         {VKATTN_ROLE_VALUE, vkattn_buffer_region(o.buffers[2])},
-         {VKATTN_ROLE_CU_SEQLENS_Q, vkattn_buffer_region(o.buffers[0])}}};
+    const std::array<vkattn_binding, 3> bindings = {{{VKATTN_ROLE_KEY, vkattn_buffer_region(o.buffers[1])},
+                                                     {VKATTN_ROLE_VALUE, vkattn_buffer_region(o.buffers[2])},
+                                                     {VKATTN_ROLE_CU_SEQLENS_Q, vkattn_buffer_region(o.buffers[0])}}};
     const auto reserve = [&](std::array<std::uint32_t, 2> tokens) {
         call("cache_reserve", [&] { return vkattn_cache_reserve(o.paged, 2, tokens.data()); });
     };

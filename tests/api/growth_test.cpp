@@ -49,7 +49,8 @@ void check_named(vkattn_result result, const std::string &structure) {
 // Sizes that no version of a structure has are refused by the call, which names the structure. It takes `known`, unless it is
 // refused for something else, whatever a newer program knows beside it, as long as that is 0.
 template <class Structure>
-void check_given(const char *name, const Structure &known, const std::function<vkattn_result(const Structure *)> &call) {
+void check_given(const char *name, const Structure &known,
+                 const std::function<vkattn_result(const Structure *)> &call) {
     CAPTURE(std::string(name));
     Structure wrong = known;
     for (const std::uint32_t size : {0u, 4u, 7u, static_cast<std::uint32_t>(sizeof known) + 2, 1u << 20}) {
@@ -66,7 +67,8 @@ void check_given(const char *name, const Structure &known, const std::function<v
     for (const std::size_t byte : {std::size_t{0}, newer.more().size() - 1}) {
         newer.more()[byte] = 1;
         check_named(call(newer.get()), name);
-        CHECK(std::string(vkattn_last_error()).find("byte " + std::to_string(sizeof known + byte)) != std::string::npos);
+        CHECK(std::string(vkattn_last_error()).find("byte " + std::to_string(sizeof known + byte)) !=
+              std::string::npos);
         newer.more()[byte] = 0;
     }
 }
@@ -230,19 +232,19 @@ TEST_CASE_FIXTURE(DeviceTest, "the sizes of what contexts, layers, caches, estim
         return vkattn_layer_measure(context.get(), given, &call, &measure);
     });
     vkattn_estimate_result estimated{};
-    check_given<vkattn_estimate_info>("info", {}, [&](const vkattn_estimate_info *info) {
-        return vkattn_estimate(&config, info, &estimated);
+    check_given<vkattn_estimate_info>(
+        "info", {}, [&](const vkattn_estimate_info *info) { return vkattn_estimate(&config, info, &estimated); });
+    check_given<vkattn_layer_config>("config", config, [&](const vkattn_layer_config *given) {
+        return vkattn_estimate(given, nullptr, &estimated);
     });
-    check_given<vkattn_layer_config>(
-        "config", config, [&](const vkattn_layer_config *given) { return vkattn_estimate(given, nullptr, &estimated); });
 
     const vkattn::Plan plan = context.attention_plan(small_attention());
     const vkattn::Buffer buffer = context.buffer(small_attention().query);
     std::vector<vkattn_binding> bindings;
     for (const auto role : {VKATTN_ROLE_QUERY, VKATTN_ROLE_KEY, VKATTN_ROLE_VALUE, VKATTN_ROLE_OUTPUT})
         bindings.push_back(vkattn::bind(role, buffer));
-    check_given<vkattn_record_info>(
-        "info", {}, [&](const vkattn_record_info *info) { return vkattn_record(plan.get(), info); });
+    check_given<vkattn_record_info>("info", {},
+                                    [&](const vkattn_record_info *info) { return vkattn_record(plan.get(), info); });
     check_given<vkattn_sync>("sync", {}, [&](const vkattn_sync *sync) {
         return vkattn_submit(plan.get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), sync);
     });
@@ -282,7 +284,8 @@ TEST_CASE_FIXTURE(DeviceTest, "members that an older program does not know are w
     CHECK(vkattn_last_failure()->entry == 2);
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "no more of a structure is written than the program knows; what the library does not is zero") {
+TEST_CASE_FIXTURE(DeviceTest,
+                  "no more of a structure is written than the program knows; what the library does not is zero") {
     const vkattn::Context &context = test_device().context();
     const vkattn_attention_desc desc = small_attention();
     const vkattn::Plan plan = context.attention_plan(desc);
@@ -293,12 +296,10 @@ TEST_CASE_FIXTURE(DeviceTest, "no more of a structure is written than the progra
     });
     check_filled<vkattn_report>("report",
                                 [&](vkattn_report *report) { return vkattn_plan_report(plan.get(), report); });
-    check_filled<vkattn_measure>("measure", [&](vkattn_measure *measure) {
-        return vkattn_attention_measure(context.get(), &desc, measure);
-    });
-    check_filled<vkattn_tune_budget_report>("report", [&](vkattn_tune_budget_report *report) {
-        return vkattn_context_tune_budget(context.get(), report);
-    });
+    check_filled<vkattn_measure>(
+        "measure", [&](vkattn_measure *measure) { return vkattn_attention_measure(context.get(), &desc, measure); });
+    check_filled<vkattn_tune_budget_report>(
+        "report", [&](vkattn_tune_budget_report *report) { return vkattn_context_tune_budget(context.get(), report); });
     const vkattn::Buffer buffer = context.buffer(desc.query);
     std::vector<vkattn_binding> bindings;
     for (const auto role : {VKATTN_ROLE_QUERY, VKATTN_ROLE_KEY, VKATTN_ROLE_VALUE, VKATTN_ROLE_OUTPUT})

@@ -277,7 +277,8 @@ TEST_CASE_FIXTURE(DeviceTest, "the self-test and constants of plans take the app
     vulkan_calls().clear();
     {
         const vkattn::Context context(info);
-        for (const vkattn_check &check : context.self_test()) CHECK_MESSAGE(check.passed, std::string(check.name) << ": " << std::string(check.reason));
+        for (const vkattn_check &check : context.self_test())
+            CHECK_MESSAGE(check.passed, std::string(check.name) << ": " << std::string(check.reason));
     }
     CHECK(vulkan_calls().allocations == 0);
     CHECK(allocator.uses.contains(VKATTN_MEMORY_UNIFORM));
@@ -410,8 +411,8 @@ TEST_CASE_FIXTURE(DeviceTest, "callbacks that are incomplete are refused by name
             callbacks.allocate = nullptr;
         vkattn_context_info info = app.context_info();
         info.memory = &callbacks;
-        CHECK_THROWS_WITH_AS(vkattn::Context{info}, doctest::Contains("memory: allocate or free is NULL, expected both"),
-                             vkattn::Error);
+        CHECK_THROWS_WITH_AS(vkattn::Context{info},
+                             doctest::Contains("memory: allocate or free is NULL, expected both"), vkattn::Error);
     }
 }
 
@@ -478,19 +479,18 @@ TEST_CASE_FIXTURE(DeviceTest, "weights in the caller's buffers give the bits of 
     std::vector<vkattn_weight> wrong = there;
     wrong[2].region.offset = 8;
     CHECK_THROWS_WITH_AS(context.layer(config, wrong),
-                         doctest::Contains("v_proj.weight has offset 8, expected a multiple of 16"),
-                         vkattn::Error);
+                         doctest::Contains("v_proj.weight has offset 8, expected a multiple of 16"), vkattn::Error);
     wrong = there;
     wrong[2].region.bytes = kBytes - 4;
     CHECK_THROWS_WITH_AS(context.layer(config, wrong), doctest::Contains("v_proj.weight has a region of "),
                          vkattn::Error);
     wrong = uploaded;
     wrong[2].bytes = kBytes - 1;
-    CHECK_THROWS_WITH_AS(context.layer(config, wrong),
-                         doctest::Contains(("v_proj.weight has " + std::to_string(kBytes - 1) + " bytes, expected " +
-                                            std::to_string(kBytes))
-                                               .c_str()),
-                         vkattn::Error);
+    CHECK_THROWS_WITH_AS(
+        context.layer(config, wrong),
+        doctest::Contains(
+            ("v_proj.weight has " + std::to_string(kBytes - 1) + " bytes, expected " + std::to_string(kBytes)).c_str()),
+        vkattn::Error);
     wrong = there;
     wrong[2].data = tensors[2].bytes().data();
     CHECK_THROWS_WITH_AS(context.layer(config, wrong),
@@ -543,10 +543,12 @@ TEST_CASE_FIXTURE(DeviceTest, "a region says its bytes: exact ones serve, smalle
           "bindings: role value has a region of 156 bytes, expected at least 160");
     CHECK(refused(2, [](vkattn_binding &value) { value.region.offset += 16; }) ==
           "bindings: role value has offset 32 and bytes 160, expected a region within the buffer's 176 bytes");
-    CHECK(refused(2, [](vkattn_binding &value) { value.region.bytes = UINT64_MAX - 8; }).find("role value has offset 16") !=
-          std::string::npos);
-    CHECK(refused(2, [](vkattn_binding &value) { value.region.offset = 1 << 20; }).find("role value has offset 1048576") !=
-          std::string::npos);
+    CHECK(refused(2, [](vkattn_binding &value) {
+              value.region.bytes = UINT64_MAX - 8;
+          }).find("role value has offset 16") != std::string::npos);
+    CHECK(refused(2, [](vkattn_binding &value) {
+              value.region.offset = 1 << 20;
+          }).find("role value has offset 1048576") != std::string::npos);
     CHECK(refused(2, [](vkattn_binding &value) { value.region.offset = 32, value.region.bytes = 144; }) ==
           "bindings: role value has a region of 144 bytes, expected at least 160");
     CHECK(refused(4, [](vkattn_binding &room) { room.region.bytes -= 1; }).find("role workspace has a region of ") !=

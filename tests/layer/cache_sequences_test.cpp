@@ -280,7 +280,8 @@ TEST_CASE_FIXTURE(DeviceTest, "packed sequences without a cache are each compute
                                      Region{VKATTN_ROLE_CU_SEQLENS_Q, &cu_seqlens, Access::kRead},
                                      Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
             const vkattn::Plan plan = batch.layer.plan(call);
-            CHECK(test_device().context().measure(c.config, call).workspace_bytes == plan.requirements().workspace_bytes);
+            CHECK(test_device().context().measure(c.config, call).workspace_bytes ==
+                  plan.requirements().workspace_bytes);
             test_device().run(plan, regions);
             batch.check(output, begin, count, 1e-10);
         }

@@ -397,8 +397,8 @@ TEST_CASE_FIXTURE(DeviceTest, "caches keep, read and copy their scales") {
     }
     const std::vector<float> numbers = {30.0f, 7.0f, 11.0f, 2.0f, 5.0f, 1.0f, 9.0f, 3.0f};
     const std::span all(numbers);
-    const vkattn::Cache fixed = filled(
-        0, scaling(VKATTN_SCALING_TENSOR, VKATTN_SCALING_HEAD, all.first(1), all.first(c.config.num_kv_heads)));
+    const vkattn::Cache fixed =
+        filled(0, scaling(VKATTN_SCALING_TENSOR, VKATTN_SCALING_HEAD, all.first(1), all.first(c.config.num_kv_heads)));
     const std::vector<float> held = read(fixed, VKATTN_CACHE_KEYS, 1, count), from = of_sequence(keys, 1);
     for (std::uint64_t i = 0; i < count; ++i)
         if (std::fabs(from[i]) > 1.0f && std::fabs(from[i]) < 30.0f * 448.0f)

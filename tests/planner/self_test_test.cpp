@@ -137,9 +137,9 @@ TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
           "decode_halves, f16", "merge_parts, keys in parts", "qk_scores, f32", "linear, f16", "linear_vector, f32",
           "rows, q8_0", "sort_lists, f32", "merge_lists, f32", "select, f32", "sort_selected, f32",
           "index_scores, f32"})
-        CHECK_MESSAGE(std::ranges::any_of(checks, [&](const vkattn_check &check) { return is_of(check, name); }),
-                      name);
-    for (const vkattn_check &check : checks) CHECK_MESSAGE(check.passed, std::string(check.name) << ": " << std::string(check.reason));
+        CHECK_MESSAGE(std::ranges::any_of(checks, [&](const vkattn_check &check) { return is_of(check, name); }), name);
+    for (const vkattn_check &check : checks)
+        CHECK_MESSAGE(check.passed, std::string(check.name) << ": " << std::string(check.reason));
     for (const vkattn_check &check : checks) CHECK(check.milliseconds > 0.0);
     const vkattn_device_facts before = test_device().facts(), after = device.context().facts();
     for (std::uint32_t i = 0; i < after.kernel_count; ++i)
