@@ -623,11 +623,13 @@ class Context {
 
     // The same, where one wants to see it go on: tell(const vkattn_check &) is called with each check, and may not throw.
     template <typename Tell>
-    Status self_test_each(Tell &&tell) const {
+    Returned<List<vkattn_check>> self_test(Tell &&tell) const {
+        auto tell_one = [&tell](const vkattn_check &each) { tell(each); }; // tell may be constant, or a function
         const auto callback = [](void *user, const vkattn_check *each) {
-            (*static_cast<std::remove_reference_t<Tell> *>(user))(*each);
+            (*static_cast<decltype(tell_one) *>(user))(*each);
         };
-        return check(vkattn_self_test(get(), callback, &tell, nullptr));
+        return detail::list<vkattn_check>(
+            [&](vkattn_list *checks) { return vkattn_self_test(get(), callback, &tell_one, checks); });
     }
 
     // Waits until all is done that was submitted without a wait; fails with VKATTN_ERROR_TIMEOUT where it is not in time.
@@ -770,9 +772,10 @@ class Context {
     }
 
     template <typename Desc>
-    Returned<List<vkattn_candidate>> tuned(vkattn_result (*tune)(vkattn_context, const Desc *, vkattn_list *),
+    Returned<List<vkattn_candidate>> tuned(vkattn_result (*measure_all)(vkattn_context, const Desc *, vkattn_list *),
                                            const Desc &desc) const {
-        return detail::list<vkattn_candidate>([&](vkattn_list *candidates) { return tune(get(), &desc, candidates); });
+        return detail::list<vkattn_candidate>(
+            [&](vkattn_list *candidates) { return measure_all(get(), &desc, candidates); });
     }
 
     template <typename Fill>

@@ -74,7 +74,7 @@ TEST_CASE_FIXTURE(DeviceTest, "verdicts and pipelines are taken over by the same
     run_small(first); // which tests flash
     const auto reason_on = [](const vkattn::Context &context) -> std::string {
         const vkattn_device_facts facts = context.facts();
-        for (const vkattn_kernel_support &support : std::span(facts.kernels).first(facts.kernel_count))
+        for (const vkattn_kernel_support &support : std::span(facts.kernels, facts.kernel_count))
             if (support.kernel == VKATTN_KERNEL_FLASH) return support.reason;
         return "flash is not listed";
     };

@@ -36,7 +36,7 @@ class Portability : public DeviceTest {
     std::string with_each_kernel(Plan &&plan) {
         std::string complaints = attempt(VKATTN_KERNEL_AUTO, true, plan);
         const vkattn_device_facts &facts = device().facts();
-        for (const vkattn_kernel_support &support : std::span(facts.kernels).first(facts.kernel_count))
+        for (const vkattn_kernel_support &support : std::span(facts.kernels, facts.kernel_count))
             complaints += attempt(support.kernel, support.supported != 0, plan);
         return complaints;
     }

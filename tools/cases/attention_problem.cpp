@@ -190,13 +190,12 @@ void add_score_outputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
 
 void fill_config(const CaseFile &input, vkattn_attention_desc &desc) {
     desc.score_stage = input.attention.score_stage;
-    desc.scale = input.attention.scale.value_or(0.0F);
+    if (input.attention.scale) desc.scale = *input.attention.scale;
     desc.softcap = input.attention.softcap;
     desc.dropout_p = input.attention.dropout_p;
     desc.dropout_seed = input.attention.dropout_seed;
     desc.kv_head_mapping = input.attention.kv_head_mapping;
     desc.mask_flags = input.mask.flags;
-    if (input.attention.scale) desc.mask_flags |= VKATTN_SCALE_AS_GIVEN;
     desc.causal_alignment = input.causal_alignment();
     desc.window_left = input.mask.window_left;
     desc.window_right = input.mask.window_right;

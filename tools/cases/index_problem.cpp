@@ -32,9 +32,8 @@ vkattn_tensor add_weights(ProblemBuilder &builder) {
 
 void fill_config(const CaseFile &input, vkattn_index_desc &desc) {
     const IndexConfig &index = input.index;
-    desc.scale = input.attention.scale.value_or(0.0F);
+    if (input.attention.scale) desc.scale = *input.attention.scale;
     desc.mask_flags = input.mask.flags;
-    if (input.attention.scale) desc.mask_flags |= VKATTN_SCALE_AS_GIVEN;
     desc.causal_alignment = input.causal_alignment();
     desc.window_left = input.mask.window_left;
     desc.window_right = input.mask.window_right;

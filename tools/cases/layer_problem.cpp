@@ -39,7 +39,7 @@ std::vector<vkattn_weight> collect_weights(const ProblemBuilder &builder) {
             builder.fail("tensor " + quote_name(name) + " is " + std::string(dtype_name(tensor.dtype)) +
                          ", expected F32, F16 or BF16");
         weights.push_back(vkattn::weight(name.c_str(), builder.contiguous(name, type_of(tensor.dtype), tensor.shape),
-                                         tensor.bytes.data()));
+                                         tensor.bytes.data(), tensor.bytes.size()));
     }
     return weights;
 }

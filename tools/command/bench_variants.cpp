@@ -77,7 +77,7 @@ Layer random_layer(const Context &context, const vkattn_layer_config &config, Na
         std::uint64_t count = 1;
         for (const std::uint64_t size : shape) count *= size;
         data[name] = random.bytes(type.dtype, count);
-        weights.push_back(weight(name.c_str(), shaped(type.type, shape), data[name].data()));
+        weights.push_back(weight(name.c_str(), shaped(type.type, shape), data[name].data(), data[name].size()));
     }
     return context.layer(config, weights);
 }
@@ -164,7 +164,7 @@ VariantResult measure_variant(const Context &context, const std::string &name, c
     info.batch = options.shape.batch;
     info.context_len = options.len;
     info.weight_type = info.cache_type = type.type;
-    check(vkattn_estimate(&config, &info, &result.estimate, sizeof result.estimate));
+    check(vkattn_estimate(&config, &info, &result.estimate));
     const Layer layer = random_layer(context, config, type);
     const Step prefill(context, layer, config, type, options, 0, options.len, kernel);
     result.prefill_kernel = prefill.kernel();

@@ -69,11 +69,13 @@ bool is_selected(const vkattn_device_facts &facts, const std::string &selector) 
     return !is_index && lower(facts.name).find(lower(selector)) != std::string::npos;
 }
 
-std::vector<vkattn_device_facts> selected_devices(const std::string &selector) {
-    std::vector<vkattn_device_facts> found = devices();
-    if (found.empty())
-        throw InputError("devices", "no Vulkan device, expected a driver that the Vulkan loader can find");
-    std::erase_if(found, [&selector](const vkattn_device_facts &facts) { return !is_selected(facts, selector); });
+// Of all that there are.
+std::vector<const vkattn_device_facts *> selected_devices(const List<vkattn_device_facts> &all,
+                                                          const std::string &selector) {
+    if (all.empty()) throw InputError("devices", "no Vulkan device, expected a driver that the Vulkan loader can find");
+    std::vector<const vkattn_device_facts *> found;
+    for (const vkattn_device_facts &facts : all)
+        if (is_selected(facts, selector)) found.push_back(&facts);
     if (found.empty())
         throw InputError("--device " + selector, "no such device, expected an index or a part of a name that "
                                                  "'vkattn devices' lists");
@@ -97,13 +99,14 @@ std::optional<Context> context_on(const vkattn_device_facts &listed, CommonOptio
 
 int devices_command(const CommonOptions &common, const DevicesOptions &options, ValidationLog &validation) {
     const vkattn_kernel kernel = kernel_of(common.kernel);
-    const std::vector<vkattn_device_facts> found = selected_devices(common.device);
+    const List<vkattn_device_facts> all = devices();
+    const std::vector<const vkattn_device_facts *> found = selected_devices(all, common.device);
     if (!common.saved_file.empty() && found.size() > 1)
         throw InputError("--saved", std::to_string(found.size()) + " devices, expected --device to name one");
     nlohmann::json list = nlohmann::json::array();
-    for (const vkattn_device_facts &listed : found) {
-        const std::optional<Context> context = context_on(listed, common, validation);
-        const vkattn_device_facts facts = context.has_value() ? context->facts() : listed;
+    for (const vkattn_device_facts *listed : found) {
+        const std::optional<Context> context = context_on(*listed, common, validation);
+        const vkattn_device_facts facts = context.has_value() ? context->facts() : *listed;
         if (options.json) {
             list.push_back(to_json(facts, kernel));
         } else {

@@ -17,10 +17,10 @@ struct Planned {
     std::string problem;
     vkattn_report report;
     vkattn_requirements requirements;
-    std::vector<Option> options;
+    List<vkattn_option> options;
 };
 
-OrderedJson json_of(const Option &option) {
+OrderedJson json_of(const vkattn_option &option) {
     return {{"kernel", vkattn_kernel_name(option.kernel)},
             {"chosen", option.chosen != 0},
             {"serves", option.obstacle[0] == '\0'},
@@ -35,11 +35,11 @@ OrderedJson json_of(const Planned &planned) {
                         {"reason", planned.report.reason},
                         {"dispatches", planned.report.dispatches},
                         {"workspace_bytes", planned.requirements.workspace_bytes}};
-    for (const Option &option : planned.options) json["options"].push_back(json_of(option));
+    for (const vkattn_option &option : planned.options) json["options"].push_back(json_of(option));
     return json;
 }
 
-void print_option(const Option &option) {
+void print_option(const vkattn_option &option) {
     std::cout << (option.chosen != 0 ? "  * " : "    ") << padded(vkattn_kernel_name(option.kernel), 14);
     if (option.obstacle[0] != '\0')
         std::cout << "no: " << option.obstacle << "\n";
@@ -52,7 +52,7 @@ void print_text(const Planned &planned) {
     std::cout << planned.problem << "\n  " << kernel_text(planned.report.kernel_name, planned.report.reason) << "\n  "
               << planned.report.dispatches << (planned.report.dispatches == 1 ? " dispatch, " : " dispatches, ")
               << planned.requirements.workspace_bytes << " bytes of workspace\n";
-    for (const Option &option : planned.options) print_option(option);
+    for (const vkattn_option &option : planned.options) print_option(option);
     std::cout << "\n";
 }
 

@@ -9,38 +9,36 @@
 #include <functional>
 #include <iostream>
 #include <optional>
-#include <vector>
 
 namespace vkattn::tools {
 namespace {
 
 // number: of this check, from 1.
-void print_check(const Check &check, std::size_t number) {
+void print_check(const vkattn_check &check, std::size_t number) {
     const std::string count = std::to_string(check.check_count), place = std::to_string(number);
     std::cout << std::string(count.size() - std::min(count.size(), place.size()), ' ') << place << " of " << count
-              << "  " << padded(check.name, 40) << " " << (check.passed ? "PASS" : "FAIL") << " "
-              << decimals(check.milliseconds, 0) << " ms" << (check.passed ? "" : ": ") << check.reason
+              << "  " << padded(check.name, 40) << " " << (check.passed != 0 ? "PASS" : "FAIL") << " "
+              << decimals(check.milliseconds, 0) << " ms" << (check.passed != 0 ? "" : ": ") << check.reason
               << std::endl; // one sees it go on
 }
 
 // Hands over each check as soon as its kernel is judged.
-std::vector<Check> run_checks(const Context &context, const std::function<void(const Check &, std::size_t)> &tell) {
-    std::vector<Check> checks;
+List<vkattn_check> run_checks(const Context &context,
+                              const std::function<void(const vkattn_check &, std::size_t)> &tell) {
+    std::size_t count = 0;
     std::optional<Waiting> waiting("self-test");
-    context.self_test_each([&](const Check &check) {
+    return context.self_test([&](const vkattn_check &check) {
         waiting.reset(); // nothing else may be printed meanwhile
-        checks.push_back(check);
-        tell(check, checks.size());
+        tell(check, ++count);
         waiting.emplace("self-test");
     });
-    return checks;
 }
 
-void print_json(const vkattn_device_facts &facts, const std::vector<Check> &checks) {
+void print_json(const vkattn_device_facts &facts, const List<vkattn_check> &checks) {
     nlohmann::json list = nlohmann::json::array();
-    for (const Check &check : checks)
+    for (const vkattn_check &check : checks)
         list.push_back({{"name", check.name},
-                        {"passed", check.passed},
+                        {"passed", check.passed != 0},
                         {"reason", check.reason},
                         {"milliseconds", check.milliseconds}});
     const nlohmann::json report = {{"device", facts.name}, {"driver", driver_text(facts)}, {"checks", list}};
@@ -54,10 +52,10 @@ int selftest_command(const CommonOptions &common, const SelftestOptions &options
     const SavedOnFailure saved(context, common);
     if (!options.json)
         std::cout << "device: " << context.facts().name << ", driver: " << driver_text(context.facts()) << std::endl;
-    const std::vector<Check> checks = run_checks(context, [&](const Check &check, std::size_t number) {
+    const List<vkattn_check> checks = run_checks(context, [&](const vkattn_check &check, std::size_t number) {
         if (!options.json) print_check(check, number);
     });
-    const auto passed = std::ranges::count_if(checks, [](const Check &check) { return check.passed; });
+    const auto passed = std::ranges::count_if(checks, [](const vkattn_check &check) { return check.passed != 0; });
     const auto failed = static_cast<std::ptrdiff_t>(checks.size()) - passed;
     if (options.json)
         print_json(context.facts(), checks);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <iostream>
@@ -19,7 +20,7 @@ namespace {
 // A problem, in words, and how to tune it.
 struct TunedProblem {
     std::string lengths, text;
-    std::function<std::vector<Candidate>(const Context &)> tune;
+    std::function<List<vkattn_candidate>(const Context &)> tune;
 };
 
 TunedProblem tuned(const AttentionShape &shape, vkattn_kernel kernel) {
@@ -70,12 +71,12 @@ std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOpt
     return problems;
 }
 
-void print_table(const TunedProblem &problem, const std::vector<Candidate> &candidates) {
+void print_table(const TunedProblem &problem, const List<vkattn_candidate> &candidates) {
     std::cout << problem.text << "\n";
     const double untuned = candidates.front().milliseconds;
     std::size_t width = 0;
-    for (const Candidate &candidate : candidates) width = std::max(width, candidate.tile.size());
-    for (const Candidate &candidate : candidates) {
+    for (const vkattn_candidate &candidate : candidates) width = std::max(width, std::strlen(candidate.tile));
+    for (const vkattn_candidate &candidate : candidates) {
         std::cout << "  ";
         if (candidate.kernel != VKATTN_KERNEL_AUTO) std::cout << padded(vkattn_kernel_name(candidate.kernel), 14);
         std::cout << padded(candidate.tile, width) << " ";
@@ -84,19 +85,20 @@ void print_table(const TunedProblem &problem, const std::vector<Candidate> &cand
         else
             std::cout << decimals(candidate.milliseconds, 3) << " ms, "
                       << significant(untuned / candidate.milliseconds, 3) << "x"
-                      << (&candidate == &candidates.front() ? ", untuned" : "") << (candidate.kept ? ", kept" : "");
+                      << (&candidate == &candidates.front() ? ", untuned" : "")
+                      << (candidate.kept != 0 ? ", kept" : "");
         std::cout << "\n";
     }
     std::cout << std::flush;
 }
 
-nlohmann::ordered_json json_of(const TunedProblem &problem, const std::vector<Candidate> &candidates) {
+nlohmann::ordered_json json_of(const TunedProblem &problem, const List<vkattn_candidate> &candidates) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const Candidate &candidate : candidates)
+    for (const vkattn_candidate &candidate : candidates)
         list.push_back({{"kernel", vkattn_kernel_name(candidate.kernel)},
                         {"tile", candidate.tile},
                         {"milliseconds", candidate.milliseconds},
-                        {"kept", candidate.kept},
+                        {"kept", candidate.kept != 0},
                         {"reason", candidate.reason}});
     return {{"problem", problem.text}, {"candidates", list}};
 }
@@ -122,7 +124,7 @@ std::string text_of(const nlohmann::ordered_json &json) {
 // Of a report's list, what the device cannot have is told and passed over.
 nlohmann::ordered_json tune_one(const Context &context, const TunedProblem &problem, const TuneOptions &options) {
     try {
-        std::vector<Candidate> candidates;
+        List<vkattn_candidate> candidates;
         {
             const Waiting waiting("tuning " + problem.lengths);
             candidates = problem.tune(context);

@@ -91,7 +91,7 @@ std::vector<std::string> subgroup_features(const vkattn_device_facts &facts) {
 
 std::vector<std::string> matrix_shapes(const vkattn_device_facts &facts) {
     std::vector<std::string> shapes;
-    for (const vkattn_matrix_shape &shape : std::span(facts.matrix_shapes).first(facts.matrix_shape_count))
+    for (const vkattn_matrix_shape &shape : std::span(facts.matrix_shapes, facts.matrix_shape_count))
         shapes.push_back(std::to_string(shape.m) + "x" + std::to_string(shape.n) + "x" + std::to_string(shape.k) +
                          (shape.type == VKATTN_TYPE_BF16 ? " bf16" : " f16"));
     return shapes;
@@ -99,7 +99,7 @@ std::vector<std::string> matrix_shapes(const vkattn_device_facts &facts) {
 
 std::vector<vkattn_kernel_support> kernels_of(const vkattn_device_facts &facts, vkattn_kernel kernel) {
     std::vector<vkattn_kernel_support> kernels;
-    for (const vkattn_kernel_support &support : std::span(facts.kernels).first(facts.kernel_count))
+    for (const vkattn_kernel_support &support : std::span(facts.kernels, facts.kernel_count))
         if (kernel == VKATTN_KERNEL_AUTO || kernel == support.kernel) kernels.push_back(support);
     return kernels;
 }

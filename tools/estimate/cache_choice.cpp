@@ -21,7 +21,7 @@ std::uint64_t bytes_in(const Estimate &estimate, vkattn_type type) {
     info.cache_type = type;
     info.key_scaling = info.value_scaling = VKATTN_SCALING_NONE; // measured without scales
     vkattn_estimate_result result{};
-    if (vkattn_estimate(&estimate.model.config, &info, &result, sizeof result) != VKATTN_SUCCESS)
+    if (vkattn_estimate(&estimate.model.config, &info, &result) != VKATTN_SUCCESS)
         throw InputError(estimate.model.name, vkattn_last_error());
     return result.cache_bytes_per_token;
 }

@@ -47,7 +47,7 @@ Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info, boo
         info.value_scaling = is_mla(estimate) ? VKATTN_SCALING_NONE : VKATTN_SCALING_ROW;
     }
     estimate.info = info;
-    if (vkattn_estimate(&model.config, &info, &estimate.result, sizeof estimate.result) != VKATTN_SUCCESS)
+    if (vkattn_estimate(&model.config, &info, &estimate.result) != VKATTN_SUCCESS)
         throw InputError(model.name, vkattn_last_error());
     return estimate;
 }

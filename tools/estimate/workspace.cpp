@@ -42,7 +42,7 @@ vkattn_layer_call call_of(const Estimate &estimate, std::uint64_t past, std::uin
 
 std::uint64_t workspace_of(const Context &context, const Estimate &estimate, std::uint64_t past, std::uint64_t tokens) {
     try {
-        return context.layer_workspace(estimate.model.config, call_of(estimate, past, tokens));
+        return context.measure(estimate.model.config, call_of(estimate, past, tokens)).workspace_bytes;
     } catch (const Error &error) {
         throw InputError(estimate.model.name, error.what());
     }

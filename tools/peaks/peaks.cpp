@@ -210,17 +210,16 @@ double fma_flops_per_second(const Context &context, Stopwatch &stopwatch) {
 vkattn_matrix_shape largest_shape(const vkattn_device_facts &facts) {
     const auto volume = [](const vkattn_matrix_shape &shape) { return std::uint64_t{shape.m} * shape.n * shape.k; };
     vkattn_matrix_shape largest{};
-    for (const vkattn_matrix_shape &shape : std::span(facts.matrix_shapes).first(facts.matrix_shape_count))
+    for (const vkattn_matrix_shape &shape : std::span(facts.matrix_shapes, facts.matrix_shape_count))
         if (shape.type == VKATTN_TYPE_F16 && volume(shape) > volume(largest)) largest = shape;
     return largest;
 }
 
 double matrix_flops_per_second(const Context &context, Stopwatch &stopwatch) {
     const vkattn_device_facts &facts = stopwatch.facts();
-    const bool supported =
-        std::ranges::any_of(std::span(facts.kernels).first(facts.kernel_count), [](const auto &each) {
-            return each.kernel == VKATTN_KERNEL_COOPMAT && each.supported != 0;
-        });
+    const bool supported = std::ranges::any_of(std::span(facts.kernels, facts.kernel_count), [](const auto &each) {
+        return each.kernel == VKATTN_KERNEL_COOPMAT && each.supported != 0;
+    });
     const vkattn_matrix_shape shape = largest_shape(facts);
     const std::span<const std::uint32_t> code = peak_matrix_spv; // empty where the GLSL compiler was too old
     if (!supported || shape.m == 0 || code.empty()) return 0.0;

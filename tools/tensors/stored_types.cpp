@@ -9,7 +9,10 @@ namespace vkattn::tools {
 namespace {
 
 const std::vector<vkattn_type_info> &table() {
-    static const std::vector<vkattn_type_info> types = enumerate_types();
+    static const auto types = [] {
+        const List<vkattn_type_info> all = enumerate_types(); // whose texts are static
+        return std::vector<vkattn_type_info>(all.begin(), all.end());
+    }();
     return types;
 }
 
