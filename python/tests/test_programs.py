@@ -215,8 +215,10 @@ def test_a_replay_without_a_wait_is_waited_for():
         assert (result.numpy() == expected).all()
     assert late < 8
     program.replay(wait=False)
-    del program, rows, weight, result, context  # which waits for what they lie in
-    gc.collect()
+    together = [program, rows, weight, result, context]
+    together.append(together)
+    del program, rows, weight, result, context, together
+    gc.collect()  # which waits before their memory goes, in whatever order
 
 
 def test_replays_that_append_to_a_cache_are_waited_for_before_it_changes():
