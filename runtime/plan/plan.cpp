@@ -266,6 +266,7 @@ void Plan::submit(std::span<const vkattn_binding> bindings, const vkattn_sync *s
         work.pieces = submissions();
         FirstRun::Pending first = first_run_.begin_if_due(context_);
         work.kept = {pool, all.workspace, std::move(first.kept), weak_from_this().lock()};
+        for (const vkattn_binding &binding : bindings) work.kept.push_back(context_.keep_buffer(binding.region.buffer));
         work.done = std::move(first.done);
         context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
     });
