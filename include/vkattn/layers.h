@@ -11,6 +11,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------------ layers */
 
+/* What a layer computes; the names of its weights are at vkattn_layer_create. */
 typedef enum vkattn_layer_kind {
     VKATTN_LAYER_MHA = 0,           /* MHA, MQA, GQA */
     VKATTN_LAYER_LATENT_MHA = 1,    /* K and V in one shared latent head, lifted by up_proj per head */
@@ -145,6 +146,7 @@ typedef struct vkattn_weight {
     vkattn_region region;
 } vkattn_weight;
 
+/* A layer with its weights. Immutable. */
 typedef struct vkattn_layer_opaque *vkattn_layer;
 
 /* Creates a layer and uploads its weights once. Linears are [out, in]; each has an optional .bias [out].
@@ -233,6 +235,7 @@ typedef struct vkattn_cache_info {
     uint32_t value_scale_count;
 } vkattn_cache_info;
 
+/* A tensor of a cache. */
 typedef enum vkattn_cache_part {
     VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim]; of pages [page_count, heads, page_len, head_dim] */
     VKATTN_CACHE_VALUES = 1,  /* the same with v_head_dim */

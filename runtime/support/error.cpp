@@ -17,7 +17,7 @@ struct LastFailure {
     char member[kLongestMember] = "";
     vkattn_failure shown{VKATTN_SUCCESS, "", "", UINT32_MAX, 0, 0};
 };
-static_assert(std::is_trivially_destructible_v<LastFailure>); // for mingw
+static_assert(std::is_trivially_destructible_v<LastFailure>); // threads end without it
 thread_local LastFailure last;
 
 bool is_of_name(char letter) {
