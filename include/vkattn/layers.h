@@ -315,8 +315,8 @@ typedef struct vkattn_cache_append_desc {
     uint32_t max_seqlen;
 } vkattn_cache_append_desc;
 
-/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan keeps the cache. Attention after it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
- * NULL. */
+/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan keeps the cache. Attention after it binds the
+ * parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
                                                   vkattn_plan *plan);
 
