@@ -91,6 +91,7 @@ typedef enum vkattn_rotation {
  * held to 0 .. Lk, cu_seqlens to 0 .. total, and what ends before it begins is empty. */
 typedef struct vkattn_attention_desc {
     VKATTN_STRUCT_SIZE(vkattn_attention_desc);
+    uint32_t mask_flags; /* vkattn_mask_flags */
     /* [B,Hq,Lq,D], required: F32, F16 or BF16, any strides ([B,L,H,D] storage is a choice of strides). With
      * cu_seqlens_q: [1,Hq,total,D]. */
     vkattn_tensor query;
@@ -159,7 +160,6 @@ typedef struct vkattn_attention_desc {
      * how long they or the buffers are. Kernel flash without splits, possibly slower. */
     uint32_t batch_invariant;
     uint64_t dropout_seed; /* of dropout_p */
-    uint32_t mask_flags;   /* vkattn_mask_flags */
     /* The offset of masks and ALiBi is past_lengths[b] if given, else past_len if it is, else by causal_alignment. */
     vkattn_causal_alignment causal_alignment;
     /* At least -1; -1: unbounded. Read only with VKATTN_MASK_WINDOW. */

@@ -229,7 +229,7 @@ VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_dev
  * (unless you gave a pipeline_cache), the verdicts of the self-test, and what vkattn_tune and vkattn_tune_linear found.
  * bytes: in, the room in data; out, the size. data may be NULL to ask for the size, which may grow while other threads
  * make plans: fails then with VKATTN_ERROR_NO_ROOM. Of every version the data begin with the text "vkattn". */
-VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data);
+VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, void *data, uint64_t *bytes);
 
 /* The Vulkan handles in use, for those who let vkattn make the device. Owned by the context. Any pointer may be
  * NULL. */

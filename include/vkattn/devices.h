@@ -90,10 +90,16 @@ typedef struct vkattn_device_facts {
      * (integerDotProduct4x8BitPackedMixedSignednessAccelerated of VK_KHR_shader_integer_dot_product or Vulkan 1.3): AMD's
      * are from RDNA3 on. 0: not, or unknown */
     uint32_t mixed_integer_dot_product;
+    /* 1: dot products of four signed bytes with four others are accelerated
+     * (integerDotProduct4x8BitPackedSignedAccelerated). 0: not, or unknown */
+    uint32_t signed_integer_dot_product;
     uint32_t vulkan_memory_model;   /* with device scope */
     uint32_t subgroup_size_control; /* full subgroups of a size that the pipeline asks for */
     uint32_t cooperative_matrix;
     uint32_t cooperative_matrix_reductions; /* conversions and operations per element too: VK_NV_cooperative_matrix2 */
+    /* 1: layers keep what lies between their steps in f16 where hidden states are f16, or intermediate_type of a call asks for it
+     * (the trait half_workspaces, and shader_float16) */
+    uint32_t half_workspaces;
     uint32_t max_loop_iterations; /* of one shader invocation in all its loops, as far as known; 0: no limit */
     uint32_t pipeline_executable_properties; /* 1: the driver can tell what its compiler made of shaders: shaders.h */
     uint32_t portability_subset;             /* 1: an incomplete Vulkan over another API, for instance MoltenVK */
@@ -105,12 +111,6 @@ typedef struct vkattn_device_facts {
     uint32_t kernel_count;
     const vkattn_matrix_shape *matrix_shapes;
     const vkattn_kernel_support *kernels;
-    /* 1: dot products of four signed bytes with four others are accelerated
-     * (integerDotProduct4x8BitPackedSignedAccelerated). 0: not, or unknown */
-    uint32_t signed_integer_dot_product;
-    /* 1: layers keep what lies between their steps in f16 where hidden states are f16, or intermediate_type of a call asks for it
-     * (the trait half_workspaces, and shader_float16) */
-    uint32_t half_workspaces;
 } vkattn_device_facts;
 
 /* Lists every Vulkan device with its facts, in the order of the loader: devices, a list of vkattn_device_facts, none where there is

@@ -265,7 +265,7 @@ VKATTN_API uint32_t vkattn_cache_free_pages(vkattn_cache cache);
 VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths, uint32_t count);
 
 /* Counts an append, and gives pages to the sequences that need them, before the commands that make it are submitted.
- * count, tokens: how many tokens each sequence gets, 0 for none; count 1: all of them as many. If the commands are not
+ * tokens, count: how many tokens each sequence gets, 0 for none; count 1: all of them as many. If the commands are not
  * submitted then, vkattn_cache_rewind takes it back
  * Fails with VKATTN_ERROR_NO_ROOM, and changes nothing, if a sequence has no room or too few pages are free:
  * nothing must then be submitted. vkattn_run and vkattn_submit call it themselves where every sequence gets as many
@@ -273,7 +273,7 @@ VKATTN_API vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *leng
  * vkattn_record, call it before each submission. A page that other sequences share is copied before it is written.
  * Where pages are given out or copied, it waits for the context's queue; on others no commands of the
  * cache may be pending then. Whatever is counted, kernels write within the capacity, to pages that the sequence has. */
-VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t count, const uint32_t *tokens);
+VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, const uint32_t *tokens, uint32_t count);
 
 /* Forgets all tokens of a sequence but its first `length`, and gives back pages that it needs no more. No commands of
  * the cache may be pending, here and below. */

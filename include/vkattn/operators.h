@@ -62,6 +62,10 @@ VKATTN_API vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn
 VKATTN_API vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc,
                                             vkattn_list *candidates);
 
+/* As vkattn_prewarm, of products. */
+VKATTN_API vkattn_result vkattn_prewarm_linear(vkattn_context context, const vkattn_linear_desc *descs, uint32_t count,
+                                               uint32_t threads);
+
 /* The same as vkattn_attention_measure. */
 VKATTN_API vkattn_result vkattn_linear_measure(vkattn_context context, const vkattn_linear_desc *desc,
                                                vkattn_measure *measure);

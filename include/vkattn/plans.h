@@ -43,14 +43,19 @@ typedef struct vkattn_report {
 
 /* What a plan would take that is not made.
  *
- * workspace_bytes  as vkattn_requirements has them
+ * workspace_bytes, workspace_alignment  as vkattn_requirements has them
+ * descriptor_sets, storage_buffer_descriptors, uniform_buffer_descriptors   the same, at most: modules need not read all that is bound
  * dispatches       of one recording
  * kernel           AUTO without attention */
 typedef struct vkattn_measure {
     VKATTN_STRUCT_SIZE(vkattn_measure);
-    uint64_t workspace_bytes;
-    uint32_t dispatches;
     vkattn_kernel kernel;
+    uint64_t workspace_bytes;
+    uint64_t workspace_alignment;
+    uint32_t descriptor_sets;
+    uint32_t storage_buffer_descriptors;
+    uint32_t uniform_buffer_descriptors;
+    uint32_t dispatches;
 } vkattn_measure;
 
 /* How to record a plan.

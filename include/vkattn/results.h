@@ -6,13 +6,14 @@
  *   a newer program knows beyond the library must be 0, else the call fails. Of what the library fills in, no more than
  *   struct_size bytes are written; what the library does not know of it yet is zeroed. In C write VKATTN_SIZED(type) as the first
  *   initialiser, as in vkattn_norm_desc desc = {VKATTN_SIZED(vkattn_norm_desc), .input = ...}; in C++ the structure fills it in by
- *   itself. Zero the rest. A struct_size of 0, or one that no version has, is an error that names the structure.
+ *   itself. Zero the rest, and what lies between members. A struct_size of 0, or one that no version has, is an error that names the
+ *   structure.
  *   Shown by the library one by one, by a pointer, in a vkattn_list or to a callback, and with more members at their end some day:
  *   vkattn_failure, vkattn_type_info, vkattn_plan_binding, vkattn_option, vkattn_check, vkattn_candidate, vkattn_memory_request,
- *   vkattn_variant_request.
+ *   vkattn_variant_request, vkattn_shader.
  *   Structures that never change: vkattn_optional_float, vkattn_optional_uint, vkattn_region, vkattn_tensor, vkattn_binding,
  *   vkattn_semaphore, vkattn_trait, vkattn_weight, vkattn_rope_scaling, vkattn_recurrent_states, vkattn_bound_plan, vkattn_memory;
- *   and of arrays that the library shows: vkattn_kernel_support, vkattn_matrix_shape, vkattn_shader, vkattn_shader_constant,
+ *   and of arrays that the library shows: vkattn_kernel_support, vkattn_matrix_shape, vkattn_shader_constant,
  *   vkattn_shader_statistic, vkattn_shader_text.
  *   Numbers are added to enumerations; those that there are keep their meaning. */
 #ifndef VKATTN_RESULTS_H

@@ -48,10 +48,10 @@ typedef struct vkattn_shader {
 
 /* Asks the driver what its compiler made of the plan's pipelines, in the order of the dispatches; a pipeline that several
  * dispatches use stands once.
- * shaders: out, the first of *count; all that is reached from there belongs to the plan and stays until it is destroyed.
+ * shaders: a list of vkattn_shader.
  * Fails with VKATTN_ERROR_UNSUPPORTED unless the context was made with vkattn_context_info.capture_shaders. May be called
  * from any thread; the driver is asked the first time only. */
-VKATTN_API vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkattn_shader **shaders);
+VKATTN_API vkattn_result vkattn_plan_shaders(vkattn_plan plan, vkattn_list *shaders);
 
 #ifdef __cplusplus
 }

@@ -355,13 +355,9 @@ class Plan {
             [&](vkattn_list *found) { return vkattn_plan_bindings(get(), found); });
     }
 
-    // Returns what the driver's compiler made of the plan's pipelines; the context must capture shaders. Belongs to the
-    // plan.
-    Returned<std::span<const vkattn_shader>> shaders() const {
-        std::uint32_t count = 0;
-        const vkattn_shader *first = nullptr;
-        const vkattn_result result = vkattn_plan_shaders(get(), &count, &first);
-        return detail::returned(result, std::span<const vkattn_shader>(first, count));
+    // Returns what the driver's compiler made of the plan's pipelines; the context must capture shaders.
+    Returned<List<vkattn_shader>> shaders() const {
+        return detail::list<vkattn_shader>([&](vkattn_list *found) { return vkattn_plan_shaders(get(), found); });
     }
 
     // Records the dispatches into a command buffer that is recording. The barriers around them are the caller's, see
@@ -508,10 +504,10 @@ class Cache {
     // Of a cache with pages: those that no sequence holds.
     std::uint32_t free_pages() const { return vkattn_cache_free_pages(get()); }
     // Counts an append of so many tokens to every sequence.
-    Status reserve(std::uint32_t tokens) const { return check(vkattn_cache_reserve(get(), 1, &tokens)); }
+    Status reserve(std::uint32_t tokens) const { return check(vkattn_cache_reserve(get(), &tokens, 1)); }
     // The same, to each sequence its own number.
     Status reserve(std::span<const std::uint32_t> tokens) const {
-        return check(vkattn_cache_reserve(get(), static_cast<std::uint32_t>(tokens.size()), tokens.data()));
+        return check(vkattn_cache_reserve(get(), tokens.data(), static_cast<std::uint32_t>(tokens.size())));
     }
     Status rewind(std::uint32_t sequence, std::uint32_t length) const {
         return check(vkattn_cache_rewind(get(), sequence, length));
@@ -599,10 +595,10 @@ class Context {
         std::uint64_t bytes = 0;
         vkattn_result result = VKATTN_SUCCESS;
         do {
-            result = vkattn_context_save(get(), &bytes, nullptr);
+            result = vkattn_context_save(get(), nullptr, &bytes);
             if (result != VKATTN_SUCCESS) break;
             data.resize(bytes);
-            result = vkattn_context_save(get(), &bytes, data.data());
+            result = vkattn_context_save(get(), data.data(), &bytes);
         } while (result == VKATTN_ERROR_NO_ROOM);
         data.resize(result == VKATTN_SUCCESS ? bytes : 0); // it may also have shrunk
         return detail::returned(result, std::move(data));
@@ -704,6 +700,9 @@ class Context {
     // Builds what plans of these problems need, on so many threads.
     Status prewarm(std::span<const vkattn_attention_desc> descs, std::uint32_t threads = 1) const {
         return check(vkattn_prewarm(get(), descs.data(), static_cast<std::uint32_t>(descs.size()), threads));
+    }
+    Status prewarm(std::span<const vkattn_linear_desc> descs, std::uint32_t threads = 1) const {
+        return check(vkattn_prewarm_linear(get(), descs.data(), static_cast<std::uint32_t>(descs.size()), threads));
     }
 
     // Measures the fastest way of computing an attention problem, for plans of such problems from then on.

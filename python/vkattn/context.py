@@ -233,10 +233,10 @@ class Context:
         size = ctypes.c_uint64()
         with self.lock:
             while True:
-                call("vkattn_context_save", self.handle.raw, size, None)
+                call("vkattn_context_save", self.handle.raw, None, size)
                 data = ctypes.create_string_buffer(size.value)
                 try:
-                    call("vkattn_context_save", self.handle.raw, size, data)
+                    call("vkattn_context_save", self.handle.raw, data, size)
                     return data.raw[:size.value]
                 except NoRoomError:  # it has grown meanwhile, beside prewarm of another thread
                     pass

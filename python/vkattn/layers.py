@@ -253,7 +253,7 @@ class Cache:
         numbers = [_abi.whole(ctypes.c_uint32, "tokens", number) for number in tokens]
         with self.context.lock:
             self.context.refuse_recording("reserve")
-            call("vkattn_cache_reserve", self.handle.raw, len(numbers), (ctypes.c_uint32 * len(numbers))(*numbers))
+            call("vkattn_cache_reserve", self.handle.raw, (ctypes.c_uint32 * len(numbers))(*numbers), len(numbers))
 
     def rewind(self, sequence, length):
         """Forgets all tokens of a sequence but its first `length`, and gives back pages that it needs no more."""

@@ -53,7 +53,7 @@ class ShownDevice {
         facts_ = *caps_;
         facts_.struct_size = sizeof facts_;
         facts_.half_workspaces = has_half_workspaces(*caps_);
-        facts_.matrix_shapes = caps_->matrix_shapes.data();
+        facts_.matrix_shapes = caps_->matrix_shapes;
         facts_.kernel_count = static_cast<uint32_t>(kernels_.size());
         facts_.kernels = kernels_.data();
     }
@@ -115,6 +115,17 @@ class ListOf : public vkattn_list_opaque {
     std::vector<decltype(public_form(std::declval<const Found &>()))> shown_;
 };
 
+// A list of what a plan has asked once.
+class ListOfShaders : public vkattn_list_opaque {
+  public:
+    explicit ListOfShaders(std::shared_ptr<const ShaderReports> reports) : reports_(std::move(reports)) {}
+    uint32_t count() const override { return static_cast<uint32_t>(reports_->shaders().size()); }
+    const void *get(uint32_t index) const override { return &reports_->shaders()[index]; }
+
+  private:
+    std::shared_ptr<const ShaderReports> reports_;
+};
+
 } // namespace
 
 // A context, for as long as anything that was made with it.
@@ -154,7 +165,7 @@ struct vkattn_plan_opaque {
     Usage usage{"plan"};
     std::shared_ptr<const Plan> plan; // programs and submissions keep it, too
     std::mutex mutex;                 // of shaders
-    std::optional<ShaderReports> shaders;
+    std::shared_ptr<const ShaderReports> shaders;
 };
 
 struct vkattn_program_opaque {
@@ -288,8 +299,7 @@ template <class Build>
 vkattn_measure measured(Context &context, Build &&build) {
     PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
     build(builder);
-    const std::unique_ptr<const Plan> plan = builder.build();
-    return {.workspace_bytes = plan->workspace_bytes(), .dispatches = plan->dispatches(), .kernel = plan->kernel()};
+    return builder.build()->measure();
 }
 
 // Measures what build(PlanBuilder &, const Desc &) makes of a description.
@@ -305,6 +315,22 @@ vkattn_result measure_plan(vkattn_context context, const Desc *desc, vkattn_meas
 void plan_attention(PlanBuilder &builder, const vkattn_attention_desc &desc) {
     const AttentionProblem problem = check_attention(desc);
     add_attention(builder, problem, roles_of(problem));
+}
+
+// Builds what the plans need that build(PlanBuilder &, const Desc &) makes of descriptions, each as large as the first says.
+template <class Desc, class Build>
+vkattn_result prewarm_plans(vkattn_context context, const Desc *descs, uint32_t count, uint32_t threads,
+                            Build &&build) {
+    return guard([&] {
+        require_given(context, "context");
+        require(descs != nullptr || count == 0, "descs: NULL, expected ", count, " descriptions");
+        std::vector<Desc> given;
+        const auto *at = reinterpret_cast<const std::byte *>(descs);
+        for (uint32_t i = 0; i < count; ++i, at += descs->struct_size)
+            given.push_back(sized(reinterpret_cast<const Desc *>(at), "descs"));
+        prewarm(
+            context->context, count, [&](PlanBuilder &builder, size_t i) { build(builder, given[i]); }, threads);
+    });
 }
 
 vkattn_report report_of(const Plan &plan) {
@@ -392,7 +418,7 @@ vkattn_result vkattn_context_tune_budget(vkattn_context context, vkattn_tune_bud
     });
 }
 
-vkattn_result vkattn_context_save(vkattn_context context, uint64_t *bytes, void *data) {
+vkattn_result vkattn_context_save(vkattn_context context, void *data, uint64_t *bytes) {
     return guard([&] {
         require_given(context, "context");
         require_given(bytes, "bytes");
@@ -531,16 +557,13 @@ vkattn_result vkattn_plan_bindings(vkattn_plan plan, vkattn_list *bindings) {
     });
 }
 
-vkattn_result vkattn_plan_shaders(vkattn_plan plan, uint32_t *count, const vkattn_shader **shaders) {
-    return guard([&] {
+vkattn_result vkattn_plan_shaders(vkattn_plan plan, vkattn_list *shaders) {
+    return create(shaders, "shaders", [&] {
         require_given(plan, "plan");
-        require_given(count, "count");
-        require_given(shaders, "shaders");
         const InUse use(plan->usage);
         const std::lock_guard lock(plan->mutex);
-        if (!plan->shaders.has_value()) plan->shaders.emplace(*plan->plan);
-        *count = static_cast<uint32_t>(plan->shaders->shaders().size());
-        *shaders = plan->shaders->shaders().data();
+        if (plan->shaders == nullptr) plan->shaders = std::make_shared<const ShaderReports>(*plan->plan);
+        return std::make_unique<ListOfShaders>(plan->shaders);
     });
 }
 
@@ -636,14 +659,12 @@ vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc
 
 vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_attention_desc *descs, uint32_t count,
                              uint32_t threads) {
-    return guard([&] {
-        require_given(context, "context");
-        std::vector<vkattn_attention_desc> given;
-        const auto *at = reinterpret_cast<const std::byte *>(descs);
-        for (uint32_t i = 0; i < count; ++i, at += descs->struct_size)
-            given.push_back(sized(reinterpret_cast<const vkattn_attention_desc *>(at), "descs"));
-        prewarm(context->context, given, threads);
-    });
+    return prewarm_plans(context, descs, count, threads, plan_attention);
+}
+
+vkattn_result vkattn_prewarm_linear(vkattn_context context, const vkattn_linear_desc *descs, uint32_t count,
+                                    uint32_t threads) {
+    return prewarm_plans(context, descs, count, threads, plan_linear);
 }
 
 vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc, vkattn_list *candidates) {
@@ -767,7 +788,7 @@ vkattn_result vkattn_cache_lengths(vkattn_cache cache, uint32_t *lengths, uint32
     });
 }
 
-vkattn_result vkattn_cache_reserve(vkattn_cache cache, uint32_t count, const uint32_t *tokens) {
+vkattn_result vkattn_cache_reserve(vkattn_cache cache, const uint32_t *tokens, uint32_t count) {
     return guard([&] {
         require_given(cache, "cache");
         require(tokens != nullptr || count == 0, "tokens: NULL, expected ", count, " numbers");

@@ -21,7 +21,7 @@ struct DeviceCaps : vkattn_device_facts {
     std::array<uint32_t, 3> matrix_granularity;
     ShaderVerdicts verdicts;
     // In place of the facts' pointer, which is filled in where they are shown.
-    std::array<vkattn_matrix_shape, 32> matrix_shapes;
+    vkattn_matrix_shape matrix_shapes[32];
 };
 
 // Whether a pipeline has full subgroups of this size: the only one that the device has, or one that it can be asked for.

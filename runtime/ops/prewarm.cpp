@@ -1,6 +1,5 @@
 #include "runtime/ops/prewarm.hpp"
 
-#include "runtime/ops/attention.hpp"
 #include "runtime/support/error.hpp"
 
 #include <algorithm>
@@ -16,11 +15,10 @@ namespace vkattn {
 namespace {
 
 // Pipelines stay with the context. CPU drivers compile them at their first dispatch.
-void warm(Context &context, const vkattn_attention_desc &desc) {
+void warm(Context &context, size_t i, const std::function<void(PlanBuilder &, size_t)> &build) {
     const bool is_cpu = context.caps().device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
     PlanBuilder builder(context, is_cpu ? PlanBuilder::Purpose::kWarm : PlanBuilder::Purpose::kRun);
-    const AttentionProblem problem = check_attention(desc);
-    add_attention(builder, problem, roles_of(problem));
+    build(builder, i);
     const std::unique_ptr<const Plan> plan = builder.build();
     if (is_cpu) plan->run({});
 }
@@ -38,13 +36,14 @@ void warm(Context &context, const vkattn_attention_desc &desc) {
 
 } // namespace
 
-void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uint32_t threads) {
-    std::vector<std::exception_ptr> errors(descs.size());
+void prewarm(Context &context, size_t count, const std::function<void(PlanBuilder &, size_t)> &build,
+             uint32_t threads) {
+    std::vector<std::exception_ptr> errors(count);
     std::atomic<size_t> next = 0;
     const auto work = [&] {
-        for (size_t i = next++; i < descs.size(); i = next++) {
+        for (size_t i = next++; i < count; i = next++) {
             try {
-                warm(context, descs[i]);
+                warm(context, i, build);
             } catch (...) {
                 errors[i] = std::current_exception(); // no message here: there may be no memory for it
             }
@@ -52,7 +51,7 @@ void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uin
     };
     std::vector<std::jthread> others;
     try {
-        for (uint32_t i = 1; i < std::min<size_t>(threads, descs.size()); ++i) others.emplace_back(work);
+        for (uint32_t i = 1; i < std::min<size_t>(threads, count); ++i) others.emplace_back(work);
     } catch (const std::system_error &) { // the system has no more threads: fewer do the same
     }
     work();

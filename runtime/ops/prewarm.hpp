@@ -1,13 +1,13 @@
 #pragma once
 
-#include "runtime/vulkan/context.hpp"
+#include "runtime/plan/builder.hpp"
 
-#include <span>
+#include <functional>
 
 namespace vkattn {
 
-// Builds what plans of the problems need, on so many threads. Fails with what was wrong with the first of those that
-// failed, once all have been tried.
-void prewarm(Context &context, std::span<const vkattn_attention_desc> descs, uint32_t threads);
+// Builds what plans need that build(builder, i) makes, of descriptions 0 to count - 1, on so many threads. Fails with what was wrong
+// with the first of those that failed, once all have been tried.
+void prewarm(Context &context, size_t count, const std::function<void(PlanBuilder &, size_t)> &build, uint32_t threads);
 
 } // namespace vkattn

@@ -105,6 +105,20 @@ vkattn_requirements Plan::requirements() const {
     return result;
 }
 
+vkattn_measure Plan::measure() const {
+    vkattn_measure taken{};
+    taken.kernel = kernel_;
+    taken.workspace_bytes = workspace_bytes_;
+    taken.workspace_alignment = descriptor_alignment(context_.caps());
+    taken.dispatches = dispatches_;
+    if (context_.caps().push_descriptors != 0) return taken;
+    taken.descriptor_sets = taken.uniform_buffer_descriptors = static_cast<uint32_t>(steps_.size());
+    for (const Step &step : steps_)
+        taken.storage_buffer_descriptors += static_cast<uint32_t>(
+            std::ranges::count_if(step.bound, [](const Step::Bound &bound) { return bound.bytes != 0; }));
+    return taken;
+}
+
 // Fails unless what is known of the buffer holds it.
 void Plan::require_within(const vkattn_region &region, uint32_t index, const char *name) const {
     const std::optional<uint64_t> own = context_.buffer_bytes(region.buffer);

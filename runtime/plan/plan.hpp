@@ -107,6 +107,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
     // The same without a wait, between what sync, which may be NULL, says.
     void submit(std::span<const vkattn_binding> bindings, const vkattn_sync *sync) const;
     vkattn_requirements requirements() const; // of a plan that runs
+    vkattn_measure measure() const;           // of any
     uint64_t workspace_bytes() const { return workspace_bytes_; }
 
     Context &context() const { return context_; }

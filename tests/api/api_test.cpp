@@ -377,9 +377,8 @@ TEST_CASE_FIXTURE(DeviceTest, "bindings that are missing, repeated, unexpected o
 
 TEST_CASE_FIXTURE(DeviceTest, "a plan that cannot tell of its shaders says so each time") {
     const vkattn::Plan plan = test_device().context().attention_plan(small_desc());
-    std::uint32_t count = 0;
-    const vkattn_shader *shaders = nullptr;
-    for (int i = 0; i < 3; ++i) CHECK(vkattn_plan_shaders(plan.get(), &count, &shaders) == VKATTN_ERROR_UNSUPPORTED);
+    vkattn_list shaders = nullptr;
+    for (int i = 0; i < 3; ++i) CHECK(vkattn_plan_shaders(plan.get(), &shaders) == VKATTN_ERROR_UNSUPPORTED);
 }
 
 namespace {

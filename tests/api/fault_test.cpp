@@ -427,7 +427,7 @@ void append_and_share_pages(Objects &o, Caller &call) {
                                                      {VKATTN_ROLE_VALUE, vkattn_buffer_region(o.buffers[2])},
                                                      {VKATTN_ROLE_CU_SEQLENS_Q, vkattn_buffer_region(o.buffers[0])}}};
     const auto reserve = [&](std::array<std::uint32_t, 2> tokens) {
-        call("cache_reserve", [&] { return vkattn_cache_reserve(o.paged, 2, tokens.data()); });
+        call("cache_reserve", [&] { return vkattn_cache_reserve(o.paged, tokens.data(), 2); });
     };
     reserve({4, 0});
     call("append run", [&] { return vkattn_run(o.append, bindings.data(), 3, nullptr); });
@@ -466,7 +466,7 @@ void compute(Objects &o, Caller &call, bool real) {
     make_layer_and_step(o, call);
     append_and_share_pages(o, call);
     std::uint64_t bytes = 0;
-    call("context_save", [&] { return vkattn_context_save(o.context, &bytes, nullptr); });
+    call("context_save", [&] { return vkattn_context_save(o.context, nullptr, &bytes); });
 }
 
 // A candidate that lacks what it needs is passed over; what is left is tuned.

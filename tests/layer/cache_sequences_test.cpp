@@ -694,7 +694,7 @@ TEST_CASE_FIXTURE(DeviceTest, "what packed calls and caches with pages cannot ta
     check_refused([&] { paged.reserve(three); }, "count: 3, expected 1, or the cache's batch of 2");
     check_refused([&] { paged.reserve(none); }, "count: 0, expected 1, or the cache's batch of 2");
     check_refused([&] { paged.reserve(17); }, "cache: sequence 0 holds 0 tokens, and 17 more exceed its capacity");
-    CHECK(vkattn_cache_reserve(paged.get(), 2, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_cache_reserve(paged.get(), nullptr, 2) == VKATTN_ERROR_INVALID_ARGUMENT);
     CHECK(std::string(vkattn_last_error()) == "tokens: NULL, expected 2 numbers");
     check_refused([&] { dense.share_prefix(0, 1, 0); }, "cache: without pages, expected one with page_len");
     check_refused([&] { paged.share_prefix(2, 1, 0); }, "from_sequence: 2, expected less than");
