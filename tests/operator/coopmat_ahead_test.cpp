@@ -56,9 +56,9 @@ void check(const AttentionProblem &problem) {
     const Shape output{query[0], query[1], query[2], problem.value.shape()[3]};
     results.output = HostTensor(VKATTN_TYPE_F32, output);
     const vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_COOPMAT);
-    for (const vkattn::Option &option : device.context().explain(desc))
+    for (const vkattn_option &option : device.context().explain(desc))
         if (option.kernel == VKATTN_KERNEL_COOPMAT)
-            CHECK_MESSAGE(option.shape.find("loaded ahead") != std::string::npos, option.shape);
+            CHECK_MESSAGE(std::string(option.shape).find("loaded ahead") != std::string::npos, option.shape);
     const std::vector<float> computed = device.run(problem, desc, results.output);
     const Comparison comparison = compare("output", output, reference_attention(problem).output, computed,
                                           nmse_bound({problem.query.type(), problem.value.type()}));

@@ -107,7 +107,6 @@ void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
     HostTensor weights = normal_tensor(VKATTN_TYPE_F32, {2, c.q_len, c.heads}, random);
     HostTensor indices(VKATTN_TYPE_I32, {2, 1, c.q_len, o.top_k});
     HostTensor scales = random_scales(key.shape(), 7, random);
-    const vkattn_kv_scales extension{{VKATTN_EXTENSION_KV_SCALES, nullptr}, scales.view(), {}, 0};
     std::vector<double> keys = key.values();
     vkattn_index_desc desc = describe(o);
     desc.query = query.view();
@@ -117,7 +116,7 @@ void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
                                    {VKATTN_ROLE_KEY, &key, Access::kRead},
                                    {VKATTN_ROLE_INDICES, &indices, Access::kWrite}};
     if (c.scaled) {
-        desc.next = &extension;
+        desc.key_scales = scales.view();
         regions.push_back({VKATTN_ROLE_KEY_SCALES, &scales, Access::kRead});
         for (std::uint64_t i = 0; i < keys.size(); ++i) keys[i] *= static_cast<double>(scales.get(i / c.head_dim));
     }

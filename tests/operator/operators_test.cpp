@@ -51,8 +51,7 @@ struct LinearProblem {
     HostTensor input, weight, bias, multiplier, residual;
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
     HostTensor norm; // of the input
-    float norm_epsilon = 0.0f;
-    mutable vkattn_input_norm extension{}; // that its description points to
+    vkattn_optional_float norm_epsilon;
 };
 
 std::uint64_t out_features(const LinearProblem &p) {
@@ -96,7 +95,7 @@ std::vector<double> reference(const LinearProblem &p) {
     std::vector<double> x = p.input.values();
     if (p.norm.present())
         x = normalised(std::move(x), p.norm.values(), {}, VKATTN_NORM_RMS,
-                       p.norm_epsilon == 0.0f ? 1e-6 : static_cast<double>(p.norm_epsilon));
+                       p.norm_epsilon.present == 0 ? 1e-6 : static_cast<double>(p.norm_epsilon.value));
     const std::vector<double> w = p.weight.values();
     std::vector<double> result(x.size() / in * out);
     for (std::uint64_t i = 0; i < result.size(); ++i) {
@@ -122,9 +121,8 @@ vkattn_linear_desc describe(const LinearProblem &p, const HostTensor &output) {
     desc.residual = p.residual.view();
     desc.output = output.view();
     desc.activation = p.activation;
-    if (!p.norm.present()) return desc;
-    p.extension = {{VKATTN_EXTENSION_INPUT_NORM, nullptr}, p.norm.view(), p.norm_epsilon};
-    desc.next = &p.extension;
+    desc.norm_weight = p.norm.view();
+    desc.norm_epsilon = p.norm_epsilon;
     return desc;
 }
 
@@ -161,7 +159,7 @@ std::string check_linear(LinearProblem &p, vkattn_type output_type, TestDevice &
     return plan.report().reason;
 }
 
-std::vector<vkattn::Candidate> tuned(const vkattn::Context &context, const LinearProblem &p, vkattn_type output_type) {
+vkattn::List<vkattn_candidate> tuned(const vkattn::Context &context, const LinearProblem &p, vkattn_type output_type) {
     const std::uint64_t len = p.input.shape()[1], out = out_features(p);
     return context.tune(describe(p, HostTensor(output_type, {2, len, out}, {len * (out + 5), out + 5, 1})));
 }
@@ -383,7 +381,7 @@ TEST_CASE_FIXTURE(DeviceTest, "linear of a normalised input, by itself where row
             for (const std::uint64_t len : {1, 5, 40}) {
                 LinearProblem problem = linear_problem(type, len, in, 30);
                 problem.norm = normal_tensor(in == 37 ? VKATTN_TYPE_F32 : type, {in}, random);
-                problem.norm_epsilon = len == 5 ? 0.5f : 0.0f;
+                if (len != 40) problem.norm_epsilon = len == 5 ? 0.5f : 0.0f;
                 if (len == 1) add_epilogue(problem, VKATTN_ACTIVATION_SILU, type);
                 check_linear(problem, type);
                 const HostTensor output(type, {2, len, 30});
@@ -419,13 +417,13 @@ TEST_CASE_FIXTURE(DeviceTest, "linear as tuning finds it fastest, and a saved ch
         problem.input = rows(layer.type, 2, layer.len, 72, random, 8);
         add_epilogue(problem, VKATTN_ACTIVATION_SILU, layer.type);
         const std::string untuned = check_linear(problem, layer.type, device.device());
-        const std::vector<vkattn::Candidate> candidates = tuned(device.context(), problem, layer.type);
+        const vkattn::List<vkattn_candidate> candidates = tuned(device.context(), problem, layer.type);
         const std::string first = candidates.front().tile;
         CHECK(first.substr(0, first.find(',')) == untuned.substr(0, untuned.find(':')));
         CHECK(candidates.size() > 1);
         for (const vkattn::Candidate &each : candidates)
             CHECK_MESSAGE(std::string(each.reason) == "", std::string(each.tile));
-        CHECK(std::ranges::count(candidates, true, &vkattn::Candidate::kept) == 1);
+        CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
         CHECK(check_linear(problem, layer.type, device.device()).find("tuning") != std::string::npos);
     }
     const LimitedDevice first("");
@@ -507,14 +505,13 @@ TEST_CASE_FIXTURE(DeviceTest, "norms with a residual of another type, and one th
                 HostTensor input = rows(other, 2, 3, width, random), weight = normal_tensor(type, {width}, random);
                 HostTensor residual = normal_tensor(added_type, {2, 3, width}, {3 * (width + 2), width + 2, 1}, random);
                 HostTensor output = in_place ? residual : HostTensor(type, {2, 3, width});
-                const vkattn_norm_residual added{{VKATTN_EXTENSION_NORM_RESIDUAL, nullptr}, residual.view()};
                 vkattn_norm_desc desc{};
                 desc.input = input.view();
                 desc.weight = weight.view();
                 desc.output = output.view();
                 desc.kind = kind;
                 desc.epsilon = 0.25f;
-                desc.next = &added;
+                desc.residual = residual.view();
                 std::vector<double> expected = normalised(input.values(), weight.values(), {}, kind, 0.25);
                 const std::vector<float> addends = residual.floats();
                 for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += static_cast<double>(addends[i]);
@@ -734,14 +731,12 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
           }) == "input: shape [65536,65536,8], 4294967296 tokens, expected at most 2^29");
     CHECK(refused([](auto &d) { d.activation = static_cast<vkattn_activation>(9); }) ==
           "activation: 9, expected a vkattn_activation");
-    vkattn_input_norm input_norm{{VKATTN_EXTENSION_INPUT_NORM, nullptr}, {}, 0.0f};
-    const auto norm_refused = [&] { return refused([&](auto &d) { d.next = &input_norm; }); };
-    CHECK(norm_refused() == "norm weight: absent, expected [8]");
-    input_norm.weight = vkattn::tensor(VKATTN_TYPE_F32, {7});
-    CHECK(norm_refused() == "norm weight: shape [7], expected [8] contiguous");
-    input_norm.weight = vkattn::tensor(VKATTN_TYPE_F32, {8});
-    input_norm.epsilon = -1.0f;
-    CHECK(norm_refused() == "norm epsilon: -1, expected a finite number, 0 or above");
+    CHECK(refused([](auto &d) { d.norm_weight = vkattn::tensor(VKATTN_TYPE_F32, {7}); }) ==
+          "norm_weight: shape [7], expected [8] contiguous");
+    CHECK(refused([](auto &d) {
+              d.norm_weight = vkattn::tensor(VKATTN_TYPE_F32, {8});
+              d.norm_epsilon = -1.0f;
+          }) == "norm_epsilon: -1, expected a finite number, 0 or above");
 
     vkattn_norm_desc norm{};
     CHECK(message_of([&] { context.norm_plan(norm); }).starts_with("weight: shape"));
@@ -749,11 +744,8 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
     norm.input = norm.output = output.view();
     norm.epsilon = -1.0f;
     CHECK(message_of([&] { context.norm_plan(norm); }) == "epsilon: -1, expected a finite number, 0 or above");
-    norm.epsilon = 0.0f;
-    vkattn_norm_residual residual{{VKATTN_EXTENSION_NORM_RESIDUAL, nullptr}, {}};
-    norm.next = &residual;
-    CHECK(message_of([&] { context.norm_plan(norm); }) == "residual: absent, expected [2,3,6]");
-    residual.residual = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 5});
+    norm.epsilon = {};
+    norm.residual = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 5});
     CHECK(message_of([&] { context.norm_plan(norm); }).starts_with("residual: shape [2,3,5], expected "));
 
     vkattn_embedding_desc embedding{};

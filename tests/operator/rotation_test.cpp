@@ -13,8 +13,10 @@ using namespace vkattn_test;
 
 namespace {
 
-constexpr vkattn_kv_rotation kBoth{
-    {VKATTN_EXTENSION_KV_ROTATION, nullptr}, VKATTN_ROTATION_HADAMARD, VKATTN_ROTATION_HADAMARD};
+constexpr vkattn_cache_info kRotated{.key_rotation = VKATTN_ROTATION_HADAMARD,
+                                     .value_rotation = VKATTN_ROTATION_HADAMARD};
+
+void rotate_both(vkattn_attention_desc &desc) { desc.key_rotation = desc.value_rotation = VKATTN_ROTATION_HADAMARD; }
 
 struct RotationCase {
     std::uint64_t heads, kv_heads, q_len, kv_len, head_dim, v_head_dim;
@@ -131,7 +133,7 @@ TEST_CASE_FIXTURE(DeviceTest, "packed queries over packed and paged keys, beside
         for (const vkattn_kernel kernel : {VKATTN_KERNEL_AUTO, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE}) {
             CAPTURE(kernel_text(kernel));
             vkattn_attention_desc desc = describe(c, batch, kernel);
-            desc.next = &kBoth;
+            rotate_both(desc);
             test_device().run(test_device().context().attention_plan(desc), regions_of(batch));
             const Comparison output =
                 compare("output", batch.output.shape(), expected.output, batch.output.floats(), 1e-10);
@@ -140,7 +142,7 @@ TEST_CASE_FIXTURE(DeviceTest, "packed queries over packed and paged keys, beside
         batch.cu_seqlens_q.set(4, 10.0f); // and the last row, number 10, is of no sequence
         for (std::uint64_t i = 0; i < batch.output.elements(); ++i) batch.output.set(i, 7.0f);
         vkattn_attention_desc desc = describe(c, batch, VKATTN_KERNEL_AUTO);
-        desc.next = &kBoth;
+        rotate_both(desc);
         std::vector<Region> regions = regions_of(batch);
         for (Region &region : regions)
             if (region.role == VKATTN_ROLE_OUTPUT) region.access = Access::kReadWrite;
@@ -164,7 +166,7 @@ TEST_CASE_FIXTURE(DeviceTest, "appended rows are rotated, and then rounded") {
             vkattn_kv_append_desc desc{};
             desc.source = source.view();
             desc.cache = cache.view();
-            desc.next = &kBoth;
+            desc.rotation = VKATTN_ROTATION_HADAMARD;
             const std::array regions{Region{VKATTN_ROLE_SOURCE, &source, Access::kRead},
                                      Region{VKATTN_ROLE_CACHE, &cache, Access::kReadWrite}};
             test_device().run(test_device().context().kv_append_plan(desc), regions);
@@ -193,7 +195,7 @@ TEST_CASE_FIXTURE(DeviceTest, "layers over rotated caches, and what cannot have 
         const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 13, c.config.embed_dim}, random);
         const bool lifts = c.config.kind == VKATTN_LAYER_COMPRESSED_KV || c.config.mla_form == VKATTN_MLA_NAIVE;
         if (lifts && (c.config.kind == VKATTN_LAYER_COMPRESSED_KV || c.config.kv_lora_rank != 0)) {
-            const vkattn::Cache cache = make_cache(layer, 2, 16, VKATTN_TYPE_F32, VKATTN_TYPE_F32, 0, &kBoth);
+            const vkattn::Cache cache = make_cache(layer, 2, 16, VKATTN_TYPE_F32, VKATTN_TYPE_F32, 0, kRotated);
             check_refused([&] { (void)append(layer, cache, input); }, "cache: of rotated");
             continue;
         }
@@ -203,7 +205,7 @@ TEST_CASE_FIXTURE(DeviceTest, "layers over rotated caches, and what cannot have 
         for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_Q8_0}) {
             CAPTURE(type_name(type));
             const std::uint32_t pages = paged && type == VKATTN_TYPE_F32 ? 6 : 0;
-            const vkattn::Cache cache = make_cache(layer, 2, 16, type, type, pages, &kBoth);
+            const vkattn::Cache cache = make_cache(layer, 2, 16, type, type, pages, kRotated);
             for (const auto &[first, len] : {std::pair{0, 9}, {9, 1}, {10, 3}})
                 check_equal("chunk", append(layer, cache, tokens_of(input, first, len)),
                             tokens_of(expected, first, len), type == VKATTN_TYPE_F32 ? 1e-10 : 1e-2);
@@ -221,16 +223,16 @@ TEST_CASE_FIXTURE(DeviceTest, "what is read of a rotated cache is what was appen
     const HostTensor values = keys;
     const std::uint64_t count = keys.elements() / 2;
     const std::vector<float> all = keys.floats(), expected(all.begin() + static_cast<std::ptrdiff_t>(count), all.end());
-    const auto error = [&](vkattn_type type, const void *extension, vkattn_cache_part part) {
-        const vkattn::Cache cache = make_cache(layer, 2, 9, type, type, 0, extension);
+    const auto error = [&](vkattn_type type, const vkattn_cache_info &info, vkattn_cache_part part) {
+        const vkattn::Cache cache = make_cache(layer, 2, 9, type, type, 0, info);
         fill(cache, keys, values);
         return nmse(read(cache, part, 1, count), expected);
     };
     for (const vkattn_cache_part part : {VKATTN_CACHE_KEYS, VKATTN_CACHE_VALUES}) {
-        CHECK(error(VKATTN_TYPE_F32, &kBoth, part) < 1e-12);
-        CHECK(error(VKATTN_TYPE_Q4_0, &kBoth, part) < 0.5 * error(VKATTN_TYPE_Q4_0, nullptr, part));
+        CHECK(error(VKATTN_TYPE_F32, kRotated, part) < 1e-12);
+        CHECK(error(VKATTN_TYPE_Q4_0, kRotated, part) < 0.5 * error(VKATTN_TYPE_Q4_0, {}, part));
     }
-    const vkattn::Cache rotated = make_cache(layer, 2, 9, VKATTN_TYPE_F32, VKATTN_TYPE_F32, 0, &kBoth);
+    const vkattn::Cache rotated = make_cache(layer, 2, 9, VKATTN_TYPE_F32, VKATTN_TYPE_F32, 0, kRotated);
     const vkattn::Cache plain = make_cache(layer, 2, 9, VKATTN_TYPE_F32, VKATTN_TYPE_F32);
     check_refused([&] { rotated.copy_sequence_to(0, plain, 1); },
                   "from: a cache of other heads, sizes, types or rotation");
@@ -239,22 +241,18 @@ TEST_CASE_FIXTURE(DeviceTest, "what is read of a rotated cache is what was appen
 TEST_CASE_FIXTURE(DeviceTest, "rotations that cannot be are named") {
     vkattn_attention_desc desc{};
     desc.query = desc.key = desc.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 4, 64});
-    vkattn_kv_rotation rotation = kBoth;
-    desc.next = &rotation;
+    rotate_both(desc);
     const auto refused = [&](const char *expected) {
         check_refused([&] { (void)test_device().context().attention_plan(desc); }, expected);
     };
-    rotation.key = static_cast<vkattn_rotation>(2);
-    refused("key rotation: 2, expected a vkattn_rotation");
-    rotation.key = VKATTN_ROTATION_HADAMARD;
-    rotation.value = static_cast<vkattn_rotation>(3);
-    refused("value rotation: 3");
-    rotation = kBoth;
+    desc.key_rotation = static_cast<vkattn_rotation>(2);
+    refused("key_rotation: 2, expected a vkattn_rotation");
+    desc.key_rotation = VKATTN_ROTATION_HADAMARD;
+    desc.value_rotation = static_cast<vkattn_rotation>(3);
+    refused("value_rotation: 3");
+    rotate_both(desc);
     desc.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 4, 40});
     refused("output: head size 40, expected a multiple of 64");
-    const vkattn_kv_rotation twice[] = {{{VKATTN_EXTENSION_KV_ROTATION, &rotation}, kBoth.key, kBoth.value}};
-    desc.next = twice;
-    refused("desc.next: an extension of kind 5");
 }
 
 TEST_SUITE_END();

@@ -15,8 +15,7 @@ using namespace vkattn_test;
 namespace {
 
 constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E5M2};
-constexpr vkattn_cache_scales kOfRows{
-    {VKATTN_EXTENSION_CACHE_SCALES, nullptr}, VKATTN_SCALING_ROW, VKATTN_SCALING_ROW, nullptr, nullptr};
+constexpr vkattn_cache_info kOfRows{.key_scaling = VKATTN_SCALING_ROW, .value_scaling = VKATTN_SCALING_ROW};
 constexpr unsigned kEachRow = 7; // batch entry, head and position: bits of random_scales
 
 struct ScalesCase {
@@ -91,14 +90,12 @@ void check_append(const AppendCase &c) {
     HostTensor scales(VKATTN_TYPE_F32, shape), expected_scales(VKATTN_TYPE_F32, shape);
     if (!c.makes) scales.set(0, 0.37f);
     if (!c.makes) expected_scales.set(0, 0.37f);
-    vkattn_kv_rotation rotation{
-        {VKATTN_EXTENSION_KV_ROTATION, nullptr}, VKATTN_ROTATION_HADAMARD, VKATTN_ROTATION_NONE};
-    vkattn_kv_scales extension{{VKATTN_EXTENSION_KV_SCALES, nullptr}, scales.view(), {}, c.makes};
-    if (c.rotates) extension.extension.next = &rotation;
     vkattn_kv_append_desc desc{};
     desc.source = source.view();
     desc.cache = cache.view();
-    desc.next = &extension;
+    if (c.rotates) desc.rotation = VKATTN_ROTATION_HADAMARD;
+    desc.scales = scales.view();
+    desc.makes_scales = c.makes;
     const std::array regions{Region{VKATTN_ROLE_SOURCE, &source, Access::kRead},
                              Region{VKATTN_ROLE_CACHE, &cache, Access::kReadWrite},
                              Region{VKATTN_ROLE_KEY_SCALES, &scales, Access::kReadWrite}};
@@ -139,15 +136,14 @@ void check_on_matrix_units(const AttentionProblem &problem) {
     check_attention(problem, reference_attention(problem), results, kernel);
 }
 
-std::string scaling_message(vkattn_type type, const vkattn_cache_scales &scales, bool layer_of_mla = false) {
-    vkattn_cache_info info{};
+// info: its scales.
+std::string scaling_message(vkattn_type type, vkattn_cache_info info, bool layer_of_mla = false) {
     info.kv_heads = 2;
     info.head_dim = 32;
     info.v_head_dim = layer_of_mla ? 0 : 32;
     info.batch = 1;
     info.capacity = 8;
     info.key_type = info.value_type = type;
-    info.next = &scales;
     return message_of([&] { (void)test_device().context().cache(info); });
 }
 
@@ -319,10 +315,10 @@ TEST_CASE_FIXTURE(DeviceTest, "layers over caches with scales, and what cannot h
         const vkattn::Layer layer = make_layer(c);
         std::mt19937 random(33);
         const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 13, c.config.embed_dim}, random);
-        vkattn_cache_scales scales = kOfRows;
-        if (of_mla) scales.value = VKATTN_SCALING_NONE;
+        vkattn_cache_info info = kOfRows;
+        if (of_mla) info.value_scaling = VKATTN_SCALING_NONE;
         const vkattn::Cache cache =
-            make_cache(layer, 2, 16, VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E4M3, served == 0 ? 6 : 0, &scales);
+            make_cache(layer, 2, 16, VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E4M3, served == 0 ? 6 : 0, info);
         const bool lifts =
             c.config.kind == VKATTN_LAYER_COMPRESSED_KV || (of_mla && c.config.mla_form == VKATTN_MLA_NAIVE);
         if (lifts) {
@@ -350,17 +346,17 @@ TEST_CASE_FIXTURE(DeviceTest, "caches keep, read and copy their scales") {
         const auto begin = all.begin() + static_cast<std::ptrdiff_t>(sequence * count);
         return std::vector<float>(begin, begin + static_cast<std::ptrdiff_t>(count));
     };
-    const auto filled = [&](std::uint32_t pages, const void *extension) {
-        vkattn::Cache cache = make_cache(layer, 2, 9, VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E4M3, pages, extension);
+    const auto filled = [&](std::uint32_t pages, const vkattn_cache_info &info) {
+        vkattn::Cache cache = make_cache(layer, 2, 9, VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E4M3, pages, info);
         fill(cache, keys, values);
         return cache;
     };
     // without scales, what is out of range is lost
-    const vkattn::Cache plain = filled(0, nullptr);
+    const vkattn::Cache plain = filled(0, {});
     CHECK(nmse(read(plain, VKATTN_CACHE_KEYS, 1, count), of_sequence(keys, 1)) > 0.1);
     for (const std::uint32_t pages : {0u, 8u}) {
         CAPTURE(pages);
-        const vkattn::Cache cache = filled(pages, &kOfRows);
+        const vkattn::Cache cache = filled(pages, kOfRows);
         for (const std::uint32_t sequence : {0u, 1u}) {
             const std::vector<float> held = read(cache, VKATTN_CACHE_KEYS, sequence, count);
             const std::vector<float> given = of_sequence(keys, sequence);
@@ -386,12 +382,12 @@ TEST_CASE_FIXTURE(DeviceTest, "caches keep, read and copy their scales") {
         CHECK(of_rows.shape[3] == 1);
     }
     const std::vector<float> numbers = {30.0f, 7.0f, 11.0f, 2.0f, 5.0f, 1.0f, 9.0f, 3.0f};
-    const vkattn_cache_scales given{{VKATTN_EXTENSION_CACHE_SCALES, nullptr},
-                                    VKATTN_SCALING_TENSOR,
-                                    VKATTN_SCALING_HEAD,
-                                    numbers.data(),
-                                    numbers.data()};
-    const vkattn::Cache fixed = filled(0, &given);
+    const vkattn::Cache fixed = filled(0, {.key_scaling = VKATTN_SCALING_TENSOR,
+                                           .value_scaling = VKATTN_SCALING_HEAD,
+                                           .key_scales = numbers.data(),
+                                           .key_scale_count = 1,
+                                           .value_scales = numbers.data(),
+                                           .value_scale_count = c.config.num_kv_heads});
     const std::vector<float> held = read(fixed, VKATTN_CACHE_KEYS, 1, count), from = of_sequence(keys, 1);
     for (std::uint64_t i = 0; i < count; ++i)
         if (std::fabs(from[i]) > 1.0f && std::fabs(from[i]) < 30.0f * 448.0f)
@@ -412,19 +408,17 @@ TEST_CASE_FIXTURE(DeviceTest, "scales that cannot be are named") {
     vkattn_attention_desc desc{};
     desc.query = desc.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 4, 4, 64});
     desc.key = desc.value = vkattn::tensor(VKATTN_TYPE_F8_E4M3, {2, 2, 4, 64});
-    vkattn_kv_scales scales{{VKATTN_EXTENSION_KV_SCALES, nullptr}, {}, {}, 0};
-    desc.next = &scales;
     const auto refused = [&](const char *expected) {
         check_refused([&] { (void)test_device().context().attention_plan(desc); }, expected);
     };
-    scales.key_scales = vkattn::tensor(VKATTN_TYPE_F32, {2, 2, 3, 1});
+    desc.key_scales = vkattn::tensor(VKATTN_TYPE_F32, {2, 2, 3, 1});
     refused("key_scales: shape [2,2,3,1], expected [2|1,2|1,4|1,1]");
-    scales.key_scales = vkattn::tensor(VKATTN_TYPE_F16, {2, 2, 4, 1});
+    desc.key_scales = vkattn::tensor(VKATTN_TYPE_F16, {2, 2, 4, 1});
     refused("key_scales: type F16, expected F32");
-    scales.key_scales = vkattn::tensor(VKATTN_TYPE_F32, {1});
+    desc.key_scales = vkattn::tensor(VKATTN_TYPE_F32, {1});
     refused("key_scales: rank 1, expected 4");
-    scales.key_scales = {};
-    scales.value_scales = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 1, 1});
+    desc.key_scales = {};
+    desc.value_scales = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 1, 1});
     desc.value = vkattn::tensor(VKATTN_TYPE_F16, {2, 2, 4, 64});
     refused("value_scales: given beside F16, expected F8_E4M3 or F8_E5M2, which have no scales of their own");
     desc.value = {};
@@ -433,32 +427,26 @@ TEST_CASE_FIXTURE(DeviceTest, "scales that cannot be are named") {
     vkattn_kv_append_desc append{};
     append.source = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, 4, 64});
     append.cache = vkattn::tensor(VKATTN_TYPE_F8_E4M3, {1, 2, 9, 64});
-    vkattn_kv_scales made{{VKATTN_EXTENSION_KV_SCALES, nullptr}, {}, {}, 1};
-    append.next = &made;
+    append.makes_scales = 1;
     const auto append_refused = [&](const char *expected) {
         check_refused([&] { (void)test_device().context().kv_append_plan(append); }, expected);
     };
-    append_refused("key_scales: absent, expected [1,2,9,1] with makes_scales");
-    made.key_scales = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, 1, 1});
-    append_refused("key_scales: shape [1,2,1,1], expected [1,2,9,1]");
+    append_refused("scales: absent, expected [1,2,9,1] with makes_scales");
+    append.scales = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, 1, 1});
+    append_refused("scales: shape [1,2,1,1], expected [1,2,9,1]");
 
-    const float wrong = -1.0f;
-    CHECK(scaling_message(VKATTN_TYPE_Q8_0, kOfRows).find("key scaling: given beside Q8_0") != std::string::npos);
-    CHECK(scaling_message(
-              VKATTN_TYPE_F8_E4M3,
-              {{VKATTN_EXTENSION_CACHE_SCALES, nullptr}, VKATTN_SCALING_TENSOR, VKATTN_SCALING_NONE, nullptr, nullptr})
-              .find("key_scales: NULL, expected 1 numbers") != std::string::npos);
-    CHECK(scaling_message(
-              VKATTN_TYPE_F8_E4M3,
-              {{VKATTN_EXTENSION_CACHE_SCALES, nullptr}, VKATTN_SCALING_NONE, VKATTN_SCALING_HEAD, nullptr, &wrong})
-              .find("value_scales: -1, expected finite numbers above 0") != std::string::npos);
-    CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, {{VKATTN_EXTENSION_CACHE_SCALES, nullptr},
-                                                static_cast<vkattn_scaling>(4),
-                                                VKATTN_SCALING_NONE,
-                                                nullptr,
-                                                nullptr})
-              .find("key scaling: 4, expected a vkattn_scaling") != std::string::npos);
-    CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, kOfRows, true).find("value scaling: given, expected none") !=
+    const float wrong[] = {-1.0f, 1.0f};
+    CHECK(scaling_message(VKATTN_TYPE_Q8_0, kOfRows).find("key_scaling: given beside Q8_0") != std::string::npos);
+    const auto scaling_refused = [](const vkattn_cache_info &info, const char *expected) {
+        CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, info).find(expected) != std::string::npos);
+    };
+    scaling_refused({.key_scaling = VKATTN_SCALING_TENSOR}, "key_scales: NULL, expected 1 numbers");
+    scaling_refused({.value_scaling = VKATTN_SCALING_HEAD, .value_scales = wrong, .value_scale_count = 2},
+                    "value_scales: -1, expected finite numbers above 0");
+    scaling_refused({.value_scaling = VKATTN_SCALING_HEAD, .value_scales = wrong, .value_scale_count = 1},
+                    "value_scales: 1 numbers, expected 2");
+    scaling_refused({.key_scaling = static_cast<vkattn_scaling>(4)}, "key_scaling: 4, expected a vkattn_scaling");
+    CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, kOfRows, true).find("value_scaling: given, expected none") !=
           std::string::npos);
 }
 

@@ -437,9 +437,8 @@ namespace {
 
 vkattn::Plan plan_of(const vkattn::Context &context, AttentionProblem problem, const vkattn::Variant &variant) {
     AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
-    const vkattn_attention_variant extension = variant.with();
     vkattn_attention_desc desc = describe(problem, results, VKATTN_KERNEL_FLASH);
-    desc.next = &extension;
+    variant.set_in(desc);
     return context.attention_plan(desc);
 }
 

@@ -165,9 +165,8 @@ void Application::choose_extensions() {
     require_vk(vkEnumerateDeviceExtensionProperties(physical_device, nullptr, &count, available.data()));
     std::vector<const char *> wanted;
     if (needs_.wanted_extensions) {
-        vkattn_wanted_extensions(&count, nullptr);
-        wanted.resize(count);
-        vkattn_wanted_extensions(&count, wanted.data());
+        const char *const *names = vkattn_wanted_extensions(&count);
+        wanted.assign(names, names + count);
     }
     if (needs_.timelines) wanted.push_back(VK_KHR_TIMELINE_SEMAPHORE_EXTENSION_NAME);
     has_addresses = needs_.addresses && has_extension(available, VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME);

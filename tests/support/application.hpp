@@ -68,7 +68,7 @@ class Semaphore {
     Semaphore &operator=(const Semaphore &) = delete;
 
     VkSemaphore get() const { return handle_; }
-    vkattn_semaphore at(std::uint64_t value = 0) const { return {handle_, value, nullptr}; }
+    vkattn_semaphore at(std::uint64_t value = 0) const { return {handle_, value}; }
 
     // Of timelines.
     void signal(std::uint64_t value) const;

@@ -191,9 +191,9 @@ AttentionProblem problem_of(const AttentionDraw &d) {
     p.causal_alignment = d.bottom_right ? VKATTN_CAUSAL_BOTTOM_RIGHT : VKATTN_CAUSAL_TOP_LEFT;
     p.window_left = d.window_left;
     p.window_right = d.window_right;
-    p.past_len = d.past_len;
+    if (d.past_len != 0) p.past_len = static_cast<std::uint32_t>(d.past_len);
     p.softcap = d.softcap;
-    p.scale = d.scale;
+    if (d.scale != 0.0f) p.scale = d.scale;
     p.dropout_p = d.dropout_p;
     p.dropout_seed = d.seed;
     p.kv_head_mapping = d.modulo_heads ? VKATTN_KV_HEADS_MODULO : VKATTN_KV_HEADS_GROUPED;

@@ -196,6 +196,12 @@ AttentionResults all_results(const AttentionProblem &problem, vkattn_kernel kern
     return results;
 }
 
+void set_variant(vkattn_attention_desc &desc, const vkattn::Variant *variant,
+                 const std::array<HostTensor, VKATTN_CAPTURED_TENSORS> &captured) {
+    if (variant != nullptr)
+        variant->set_in(desc, captured[0].view(), captured[1].view(), captured[2].view(), captured[3].view());
+}
+
 vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionResults &results, vkattn_kernel kernel) {
     vkattn_attention_desc desc{};
     desc.query = problem.query.view();
@@ -226,21 +232,14 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.past_len = problem.past_len;
     desc.kv_head_mapping = problem.kv_head_mapping;
     desc.kernel = kernel;
-    desc.next = problem.variant.get();
-    if (problem.keys_rotated || problem.values_rotated) {
-        const auto kind = [](bool rotated) { return rotated ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE; };
-        problem.rotation = {
-            {VKATTN_EXTENSION_KV_ROTATION, desc.next}, kind(problem.keys_rotated), kind(problem.values_rotated)};
-        desc.next = &problem.rotation;
-    }
-    if (problem.key_scales.present() || problem.value_scales.present()) {
-        problem.scales = {
-            {VKATTN_EXTENSION_KV_SCALES, desc.next}, problem.key_scales.view(), problem.value_scales.view(), 0};
-        desc.next = &problem.scales;
-    }
-    if (!problem.key_indices.present()) return desc;
-    problem.key_list = {{VKATTN_EXTENSION_KEY_LIST, desc.next}, problem.key_indices.view(), problem.key_block_len};
-    desc.next = &problem.key_list;
+    const auto rotation = [](bool rotated) { return rotated ? VKATTN_ROTATION_HADAMARD : VKATTN_ROTATION_NONE; };
+    desc.key_rotation = rotation(problem.keys_rotated);
+    desc.value_rotation = rotation(problem.values_rotated);
+    desc.key_scales = problem.key_scales.view();
+    desc.value_scales = problem.value_scales.view();
+    desc.key_indices = problem.key_indices.view();
+    desc.key_block_len = problem.key_block_len;
+    set_variant(desc, problem.variant.get(), problem.captured);
     return desc;
 }
 

@@ -126,6 +126,9 @@ struct AttentionResults {
 // Contiguous f32 log_sum_exp and, for kernel unfused, weights and scores, with an output of the given type.
 AttentionResults all_results(const AttentionProblem &problem, vkattn_kernel kernel, vkattn_type output_type);
 
+// Gives a description the variant, if there is one, and what its functions read.
+void set_variant(vkattn_attention_desc &desc, const vkattn::Variant *variant,
+                 const std::array<HostTensor, VKATTN_CAPTURED_TENSORS> &captured);
 vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionResults &results, vkattn_kernel kernel);
 
 // What the run of a problem reads and writes. They point into both.

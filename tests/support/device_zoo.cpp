@@ -55,7 +55,7 @@ std::uint32_t subgroup_features_of(const json &names) {
     return bits;
 }
 
-void set_limits(const json &device, vkattn_device_facts &facts) {
+void set_limits(const json &device, vkattn::DeviceCaps &facts) {
     facts.max_buffer_bytes = device.at("max_buffer_bytes");
     facts.max_storage_buffer_range = device.at("max_storage_buffer_range");
     facts.min_storage_buffer_offset_alignment = device.at("min_storage_buffer_offset_alignment");
@@ -95,7 +95,7 @@ void set_features(const json &features, vkattn_device_facts &facts) {
 }
 
 // A context of its own enables what the device has.
-vkattn::DeviceFeatures features_in_use(const vkattn_device_facts &facts) {
+vkattn::DeviceFeatures features_in_use(const vkattn::DeviceCaps &facts) {
     vkattn::DeviceFeatures used;
     used.buffer_device_address = facts.buffer_device_address != 0;
     used.vulkan_memory_model = facts.vulkan_memory_model != 0;

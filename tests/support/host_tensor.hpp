@@ -25,9 +25,9 @@ inline constexpr std::uint8_t kPoisonByte = 0xff;
 
 // The row of the library's table; all zeros of VKATTN_TYPE_NONE.
 inline const vkattn_type_info &type_info(vkattn_type type) {
-    static const std::vector<vkattn_type_info> types = vkattn::enumerate_types();
+    static const vkattn::List<vkattn_type_info> types = vkattn::enumerate_types();
     static const vkattn_type_info none{};
-    return type == VKATTN_TYPE_NONE ? none : types.at(static_cast<std::size_t>(type) - 1);
+    return type == VKATTN_TYPE_NONE ? none : types[static_cast<std::size_t>(type) - 1];
 }
 
 inline bool is_quantised(vkattn_type type) { return type_info(type).kind == VKATTN_TYPE_KIND_QUANTISED; }

@@ -36,12 +36,11 @@ void add_mla(LayerCase &c, const std::string &prefix) {
     c.others[prefix + "kv_norm.weight"] = {s.kv_lora_rank};
     c.linears[prefix + "wkv_b"] = {s.num_heads * (s.qk_nope_head_dim + s.v_head_dim), s.kv_lora_rank};
     c.linears[prefix + "wo"] = {s.embed_dim, s.num_heads * s.v_head_dim};
-    const auto *indexer = static_cast<const vkattn_layer_indexer *>(s.next);
-    if (indexer == nullptr) return;
-    const std::uint64_t size = indexer->index_head_dim;
-    c.linears[prefix + "indexer.wq_b"] = {indexer->index_n_heads * size, s.q_lora_rank};
+    if (s.index_topk == 0) return;
+    const std::uint64_t size = s.index_head_dim;
+    c.linears[prefix + "indexer.wq_b"] = {s.index_n_heads * size, s.q_lora_rank};
     c.linears[prefix + "indexer.wk"] = {size, s.embed_dim};
-    c.linears[prefix + "indexer.weights_proj"] = {indexer->index_n_heads, s.embed_dim};
+    c.linears[prefix + "indexer.weights_proj"] = {s.index_n_heads, s.embed_dim};
     c.others[prefix + "indexer.k_norm.weight"] = c.others[prefix + "indexer.k_norm.bias"] = {size};
 }
 
@@ -132,10 +131,11 @@ LayerCase mla_case(vkattn_mla_form form, std::uint32_t q_lora_rank, bool interle
 }
 
 LayerCase sparse_mla_case(vkattn_mla_form form, bool wide) {
-    static const vkattn_layer_indexer narrow_indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}, 3, 11, 4, 0};
-    static const vkattn_layer_indexer wide_indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}, 5, 64, 4, 1};
     vkattn_layer_config config = mla_case(form, 11, true, wide).config;
-    config.next = wide ? &wide_indexer : &narrow_indexer;
+    config.index_n_heads = wide ? 5 : 3;
+    config.index_head_dim = wide ? 64 : 11;
+    config.index_topk = 4;
+    config.index_rope_interleaved = wide;
     return layer_case(form == VKATTN_MLA_NAIVE ? "sparse mla naive" : "sparse mla absorb", config);
 }
 
@@ -215,7 +215,7 @@ Weights random_weights(const LayerCase &c, std::mt19937 &random, const WeightSto
 vkattn::Layer make_layer(const vkattn_layer_config &config, const Weights &weights, const vkattn::Context &context) {
     std::vector<vkattn_weight> given;
     for (const auto &[name, tensor] : weights)
-        given.push_back(vkattn::weight(name.c_str(), tensor.view(), tensor.bytes().data()));
+        given.push_back(vkattn::weight(name.c_str(), tensor.view(), tensor.bytes().data(), tensor.bytes().size()));
     return context.layer(config, given);
 }
 
@@ -303,9 +303,7 @@ HostTensor tokens_of(const HostTensor &all, std::uint64_t first, std::uint64_t l
 }
 
 vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
-                         vkattn_type values, std::uint32_t pages, const void *extension) {
-    vkattn_cache_info info{};
-    info.next = extension;
+                         vkattn_type values, std::uint32_t pages, vkattn_cache_info info) {
     info.layer = layer.get();
     info.batch = batch;
     info.capacity = capacity;
@@ -343,13 +341,10 @@ HostTensor run(const vkattn::Layer &layer, vkattn_cache cache, HostTensor input,
     call.output = output.view();
     call.mask_flags = mask_flags;
     call.cache = cache;
-    const vkattn_input_norm extension{{VKATTN_EXTENSION_INPUT_NORM, nullptr}, norm.view(), 0.0f};
+    call.norm_weight = norm.view();
     std::vector<Region> regions{{VKATTN_ROLE_QUERY, &input, Access::kRead},
                                 {VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
-    if (norm.present()) {
-        call.next = &extension;
-        regions.push_back({VKATTN_ROLE_NORM_WEIGHT, &norm, Access::kRead});
-    }
+    if (norm.present()) regions.push_back({VKATTN_ROLE_NORM_WEIGHT, &norm, Access::kRead});
     test_device().run(layer.plan(call), regions);
     return output;
 }

@@ -51,9 +51,9 @@ vkattn_layer_call call_of(const LayerProblem &problem, const LayerResults &resul
 std::string run_layer(const LayerProblem &problem, LayerResults &results, const vkattn::Plan &plan);
 std::string compare_layer(const LayerProblem &problem, const LayerReference &reference, const LayerResults &results);
 
-// The layer's cache of so many tokens of each sequence; in so many pages of 8 tokens, if any. extension: of its info.
+// The layer's cache of so many tokens of each sequence; in so many pages of 8 tokens, if any. info: what else it has.
 vkattn::Cache make_cache(const vkattn::Layer &layer, std::uint32_t batch, std::uint32_t capacity, vkattn_type keys,
-                         vkattn_type values, std::uint32_t pages = 0, const void *extension = nullptr);
+                         vkattn_type values, std::uint32_t pages = 0, vkattn_cache_info info = {});
 
 // Appends tokens [B,L,N] and returns the layer's output for them.
 HostTensor append(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input,

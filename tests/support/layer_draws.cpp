@@ -13,7 +13,7 @@ bool keeps_cache(const vkattn_layer_config &c) {
 }
 
 bool keeps_values(const vkattn_layer_config &c) {
-    return keeps_cache(c) && ((c.kind != VKATTN_LAYER_MLA && c.kind != VKATTN_LAYER_MLA_BLOCK) || c.next != nullptr);
+    return keeps_cache(c) && ((c.kind != VKATTN_LAYER_MLA && c.kind != VKATTN_LAYER_MLA_BLOCK) || c.index_topk != 0);
 }
 
 std::uint64_t q_len(const LayerDraw &d) {
@@ -57,12 +57,10 @@ vkattn_layer_config draw_config(Random &random) {
 
 void draw_indexer(Random &random, LayerDraw &d) {
     const auto number = [&](std::uint64_t most) { return static_cast<std::uint32_t>(random.up_to(most)); };
-    d.indexer = std::make_shared<vkattn_layer_indexer>(vkattn_layer_indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr},
-                                                                            number(9),
-                                                                            d.config.qk_rope_head_dim + number(40) - 1,
-                                                                            number(random.one_in(2) ? 10 : 100),
-                                                                            random.one_in(2)});
-    d.config.next = d.indexer.get();
+    d.config.index_n_heads = number(9);
+    d.config.index_head_dim = d.config.qk_rope_head_dim + number(40) - 1;
+    d.config.index_topk = number(random.one_in(2) ? 10 : 100);
+    d.config.index_rope_interleaved = random.one_in(2);
     d.mask = d.blocks = d.key_padding = d.with_weights = false; // which it does not take
 }
 
@@ -117,7 +115,7 @@ HostTensor keys_of(const LayerDraw &d, std::uint64_t len) {
 
 // The same, or an indexer's keys
 HostTensor values_of(const LayerDraw &d, std::uint64_t len) {
-    if (d.indexer != nullptr) return HostTensor(d.cache, {d.batch, len, d.indexer->index_head_dim});
+    if (d.config.index_topk != 0) return HostTensor(d.cache, {d.batch, len, d.config.index_head_dim});
     return keys_of(d, len);
 }
 
@@ -189,7 +187,7 @@ std::string text(const LayerDraw &d) {
         << ", ranks " << c.q_lora_rank << " " << c.kv_lora_rank << " " << c.decompress_lora_rank << ", form "
         << c.mla_form << ", ffn " << c.ffn_dim << ", ratio " << c.mlp_ratio << ", activation " << c.activation
         << ", norm first " << c.norm_first << ", theta " << c.rope_theta << ", interleaved " << c.rope_interleaved
-        << ", mapping " << c.kv_head_mapping << ", softcap " << c.softcap << ", scale " << c.scale << ", biases "
+        << ", mapping " << c.kv_head_mapping << ", softcap " << c.softcap << ", scale " << c.scale.value << ", biases "
         << d.biases << ", head norms " << d.head_norms << ", types " << type_name(d.weights) << " "
         << type_name(d.tokens) << " -> " << type_name(d.output) << ", cache " << type_name(d.cache) << ", batch "
         << d.batch << ", len " << d.len << " other " << d.other_len << " past " << d.past_len << ", present "
@@ -197,9 +195,9 @@ std::string text(const LayerDraw &d) {
         << d.bottom_right << ", window " << d.window << " " << d.window_left << " " << d.window_right
         << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask " << d.mask << ", blocks "
         << d.blocks;
-    if (const vkattn_layer_indexer *i = d.indexer.get())
-        out << ", indexer of " << i->index_n_heads << " heads of " << i->index_head_dim << ", the best "
-            << i->index_topk << ", interleaved " << i->index_rope_interleaved;
+    if (c.index_topk != 0)
+        out << ", indexer of " << c.index_n_heads << " heads of " << c.index_head_dim << ", the best " << c.index_topk
+            << ", interleaved " << c.index_rope_interleaved;
     return out.str();
 }
 

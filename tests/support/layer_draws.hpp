@@ -4,7 +4,6 @@
 #include "layer_cases.hpp"
 #include "random_draws.hpp"
 
-#include <memory>
 #include <string>
 
 namespace vkattn_test {
@@ -12,7 +11,6 @@ namespace vkattn_test {
 struct LayerDraw {
     unsigned seed = 0; // of the contents
     vkattn_layer_config config{};
-    std::shared_ptr<const vkattn_layer_indexer> indexer; // that config points to, if it has one
     vkattn_type weights = VKATTN_TYPE_F32, tokens = VKATTN_TYPE_F32, output = VKATTN_TYPE_F32, cache = VKATTN_TYPE_F32;
     unsigned biases = 0; // a bit a linear, in the order of their names
     bool head_norms = false;

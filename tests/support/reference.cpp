@@ -72,7 +72,7 @@ long long mask_offset(const AttentionProblem &p, const DenseProblem &d, std::siz
     if (p.past_lengths.present()) {
         return static_cast<long long>(std::clamp(d.past_lengths[batch], 0.0, static_cast<double>(1 << 30)));
     }
-    if (p.past_len > 0) return p.past_len;
+    if (p.past_len.present != 0) return p.past_len.value;
     if (p.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
     const double kv_len = static_cast<double>(d.sizes.kv_len);
     const double keys = p.key_lengths.present() ? std::clamp(d.key_lengths[batch], 0.0, kv_len) : kv_len;
@@ -81,8 +81,8 @@ long long mask_offset(const AttentionProblem &p, const DenseProblem &d, std::siz
 
 void scaled_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     const AttentionSizes &s = d.sizes;
-    const bool given = p.scale != 0.0f || (p.mask_flags & VKATTN_SCALE_AS_GIVEN) != 0;
-    const double scale = given ? static_cast<double>(p.scale) : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+    const double scale = p.scale.present != 0 ? static_cast<double>(p.scale.value)
+                                              : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
     const double *query = &d.query[((row.batch * s.query_heads + row.head) * s.q_len + row.query) * s.head_dim];
     const double *key = &d.key[(row.batch * s.kv_heads + kv_head_of(p, s, row.head)) * s.kv_len * s.head_dim];
     for (std::size_t j = 0; j < s.kv_len; ++j) {

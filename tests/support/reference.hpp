@@ -24,18 +24,15 @@ struct AttentionProblem {
     std::uint32_t block_q_len = 0, block_kv_len = 0;
     HostTensor key_indices; // [B,Hkv|1,Lq,N]
     std::uint32_t key_block_len = 1;
-    mutable vkattn_key_list key_list{};                // that its description points to
-    bool keys_rotated = false, values_rotated = false; // as vkattn_kv_rotation says; V in K is rotated as K is
-    mutable vkattn_kv_rotation rotation{};             // that its description points to
+    bool keys_rotated = false, values_rotated = false; // V in K is rotated as K is
     HostTensor key_scales, value_scales;               // [B|1,Hkv|1,Lk|1,1]; V in K has those of K
-    mutable vkattn_kv_scales scales{};                 // that its description points to
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     HostTensor past_lengths;
     HostTensor alibi_slopes;
     HostTensor sinks;
     vkattn_score_stage score_stage = VKATTN_SCORES_SCALED;
-    float scale = 0.0f;
+    vkattn_optional_float scale;
     float softcap = 0.0f;
     float dropout_p = 0.0f;
     std::uint64_t dropout_seed = 0;
@@ -43,11 +40,11 @@ struct AttentionProblem {
     vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
     std::int32_t window_left = -1;
     std::int32_t window_right = -1;
-    std::uint32_t past_len = 0;
+    vkattn_optional_uint past_len;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 
     // A variant, and what its functions compute; empty: none. query and key are positions, query with its past.
-    std::shared_ptr<const vkattn_attention_variant> variant;
+    std::shared_ptr<const vkattn::Variant> variant;
     std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
     std::function<double(double score, int batch, int head, int query, int key)> score_mod;
     std::function<bool(int batch, int head, int query, int key)> mask_mod;

@@ -135,7 +135,7 @@ struct Longrope {
 
 Longrope longrope(const vkattn_rope_scaling &scaling) {
     if (scaling.kind != VKATTN_ROPE_LONGROPE) return {};
-    Longrope result{static_cast<const vkattn_rope_factors *>(scaling.next)->factors};
+    Longrope result{scaling.factors};
     const double times = static_cast<double>(scaling.factor);
     if (scaling.attention_factor != 0.0f)
         result.length = static_cast<double>(scaling.attention_factor);
@@ -209,7 +209,7 @@ struct Run {
         inner.causal_alignment = p.causal_alignment;
         inner.window_left = p.window_left;
         inner.window_right = p.window_right;
-        inner.past_len = static_cast<std::uint32_t>(past_len);
+        if (past_len != 0) inner.past_len = static_cast<std::uint32_t>(past_len);
         return inner;
     }
 
@@ -289,11 +289,10 @@ struct Run {
 
     // The keys that the layer's indexer chooses, [B,1,L,index_topk]; absent: it has none. Its own keys go to the result.
     HostTensor indexed_keys(const std::string &prefix, const Values &tokens, const Values &low_rank) const {
-        const auto *indexer = static_cast<const vkattn_layer_indexer *>(p.config.next);
-        if (indexer == nullptr) return {};
+        if (p.config.index_topk == 0) return {};
         vkattn_layer_config turned = p.config;
-        turned.rope_interleaved = indexer->index_rope_interleaved;
-        const std::size_t heads = indexer->index_n_heads, size = indexer->index_head_dim, kv_len = past_len + len;
+        turned.rope_interleaved = turned.index_rope_interleaved;
+        const std::size_t heads = turned.index_n_heads, size = turned.index_head_dim, kv_len = past_len + len;
         Heads query = split_heads(linear(p, prefix + "wq_b", low_rank), batch, len, heads);
         rope(turned, query.values, size, 0, turned.qk_rope_head_dim, len, past_len);
         Values fresh = norm(p, prefix + "k_norm", linear(p, prefix + "wk", tokens), VKATTN_NORM_LAYER, 1e-6);
@@ -304,7 +303,7 @@ struct Run {
         inner.score_stage = VKATTN_SCORES_MASKED;
         const Values scores = reference_attention(inner).scores; // [B,heads,L,kv_len]
         const Values weights = linear(p, prefix + "weights_proj", tokens);
-        HostTensor lists(VKATTN_TYPE_I32, {batch, 1, len, indexer->index_topk});
+        HostTensor lists(VKATTN_TYPE_I32, {batch, 1, len, turned.index_topk});
         for (std::size_t row = 0; row < batch * len; ++row) {
             Values sums(kv_len, 0.0);
             for (std::size_t h = 0; h < heads; ++h)
@@ -312,7 +311,7 @@ struct Run {
                     const double score = scores[((row / len * heads + h) * len + row % len) * kv_len + j];
                     sums[j] = std::isinf(score) ? score : sums[j] + weights[row * heads + h] * std::max(score, 0.0);
                 }
-            const std::vector<int> list = highest(sums, indexer->index_topk);
+            const std::vector<int> list = highest(sums, turned.index_topk);
             for (std::size_t n = 0; n < list.size(); ++n) lists.set(row * list.size() + n, static_cast<float>(list[n]));
         }
         return lists;

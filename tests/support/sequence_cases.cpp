@@ -196,10 +196,9 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     desc.window_right = c.window_right;
     desc.causal_alignment = c.alignment;
     desc.kernel = kernel;
-    desc.next = batch.variant.get();
-    if (!batch.key_scales.present()) return desc;
-    batch.scales = {{VKATTN_EXTENSION_KV_SCALES, desc.next}, batch.key_scales.view(), batch.value_scales.view(), 0};
-    desc.next = &batch.scales;
+    desc.key_scales = batch.key_scales.view();
+    desc.value_scales = batch.value_scales.view();
+    set_variant(desc, batch.variant.get(), batch.captured);
     return desc;
 }
 

@@ -46,9 +46,8 @@ struct SequencesBatch {
     HostTensor query, key, value, key_scales, value_scales, cu_seqlens_q, cu_seqlens_k, block_table, block_mask,
         key_lengths, slopes;
     HostTensor output, log_sum_exp;
-    std::shared_ptr<const vkattn_attention_variant> variant; // and what it reads
+    std::shared_ptr<const vkattn::Variant> variant; // and what it reads
     std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
-    mutable vkattn_kv_scales scales{}; // that its description points to
 };
 
 // The reference of each sequence, laid out as the batch's output and log_sum_exp.

@@ -20,7 +20,7 @@ inline vkattn::Layer small_layer(const vkattn::Context &context) {
         tensors[name] = normal_tensor(VKATTN_TYPE_F32, {kDecoderWidth, kDecoderWidth}, random, 0.2f);
     std::vector<vkattn_weight> weights;
     for (const auto &[name, tensor] : tensors)
-        weights.push_back(vkattn::weight(name.c_str(), tensor.view(), tensor.bytes().data()));
+        weights.push_back(vkattn::weight(name.c_str(), tensor.view(), tensor.bytes().data(), tensor.bytes().size()));
     return context.layer(config, weights);
 }
 

@@ -33,16 +33,7 @@ unsigned sum(std::initializer_list<std::pair<unsigned, int>> terms) {
 } // namespace
 
 void set_variant(AttentionProblem &problem, const std::string &text, const vkattn::Context &context) {
-    struct Given {
-        vkattn::Variant variant;
-        vkattn_attention_variant extension;
-    };
-    auto given = std::make_shared<Given>();
-    given->variant = vkattn::jit_variant(context, text, "test.glsl");
-    given->extension = given->variant.with();
-    std::ranges::transform(problem.captured, given->extension.captured,
-                           [](const HostTensor &tensor) { return tensor.view(); });
-    problem.variant = {given, &given->extension};
+    problem.variant = std::make_shared<vkattn::Variant>(vkattn::jit_variant(context, text, "test.glsl"));
 }
 
 void set_every_function(AttentionProblem &problem, std::mt19937 &random, const vkattn::Context &context) {

@@ -7,7 +7,7 @@
 
 namespace vkattn_test {
 
-// Gives the problem the variant of a text, which lives as long as it, with its captured tensors as they are.
+// Gives the problem the variant of a text, which lives as long as it.
 void set_variant(AttentionProblem &problem, const std::string &text,
                  const vkattn::Context &context = test_device().context());
 
