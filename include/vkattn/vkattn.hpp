@@ -624,11 +624,12 @@ class Context {
     // The same, where one wants to see it go on: tell(const vkattn_check &) is called with each check, and may not throw.
     template <typename Tell>
     Returned<List<vkattn_check>> self_test(Tell &&tell) const {
+        auto tell_one = [&tell](const vkattn_check &each) { tell(each); }; // tell may be constant, or a function
         const auto callback = [](void *user, const vkattn_check *each) {
-            (*static_cast<std::remove_reference_t<Tell> *>(user))(*each);
+            (*static_cast<decltype(tell_one) *>(user))(*each);
         };
         return detail::list<vkattn_check>(
-            [&](vkattn_list *checks) { return vkattn_self_test(get(), callback, &tell, checks); });
+            [&](vkattn_list *checks) { return vkattn_self_test(get(), callback, &tell_one, checks); });
     }
 
     // Waits until all is done that was submitted without a wait; fails with VKATTN_ERROR_TIMEOUT where it is not in time.

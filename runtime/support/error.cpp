@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstdio>
 #include <string_view>
+#include <type_traits>
 
 namespace vkattn {
 namespace {
@@ -16,6 +17,7 @@ struct LastFailure {
     char member[kLongestMember] = "";
     vkattn_failure shown{VKATTN_SUCCESS, "", "", UINT32_MAX, 0, 0};
 };
+static_assert(std::is_trivially_destructible_v<LastFailure>); // for mingw
 thread_local LastFailure last;
 
 bool is_of_name(char letter) {

@@ -337,12 +337,12 @@ struct Objects {
     Objects(const Objects &) = delete;
     Objects &operator=(const Objects &) = delete;
     ~Objects() {
-        for (const vkattn_plan plan : {attention, append, step}) vkattn_plan_destroy(plan);
-        for (const vkattn_buffer buffer : buffers) vkattn_buffer_destroy(buffer);
+        vkattn_context_destroy(context); // what was made with it keeps what it needs
+        vkattn_layer_destroy(layer);
         vkattn_cache_destroy(cache);
         vkattn_cache_destroy(paged);
-        vkattn_layer_destroy(layer);
-        vkattn_context_destroy(context);
+        for (const vkattn_plan plan : {attention, append, step}) vkattn_plan_destroy(plan);
+        for (const vkattn_buffer buffer : buffers) vkattn_buffer_destroy(buffer);
     }
 };
 
@@ -363,8 +363,7 @@ void plan_and_run_attention(Objects &o, Caller &call) {
     for (std::size_t i = 0; i < 4; ++i) {
         call("buffer_create",
              [&] { return vkattn_buffer_create(o.context, vkattn_tensor_bytes(tensors[i]), &o.buffers[i]); });
-        bindings[i].role = roles[i];
-        bindings[i].buffer = vkattn_buffer_handle(o.buffers[i]);
+        bindings[i] = {roles[i], vkattn_buffer_region(o.buffers[i])};
     }
     const std::vector<float> alike(kKvHeads * kKeys * kSize, 0.5f);
     for (std::size_t i = 0; i < 3; ++i)
@@ -382,7 +381,8 @@ void make_layer_and_step(Objects &o, Caller &call) {
     const std::vector<float> values(kWidth * kWidth, 0.01f);
     std::vector<vkattn_weight> weights;
     for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"})
-        weights.push_back(vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth}), values.data()));
+        weights.push_back(vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth}), values.data(),
+                                         values.size() * sizeof values[0]));
     call("layer_create", [&] { return vkattn_layer_create(o.context, &config, weights.data(), 4, &o.layer); });
     vkattn_cache_info info{};
     info.layer = o.layer;
@@ -395,14 +395,12 @@ void make_layer_and_step(Objects &o, Caller &call) {
     step.mask_flags = VKATTN_MASK_CAUSAL;
     step.cache = o.cache;
     call("layer_plan", [&] { return vkattn_layer_plan(o.layer, &step, &o.step); });
-    const std::array<vkattn_binding, 2> bindings = {
-        {{VKATTN_ROLE_QUERY, vkattn_buffer_handle(o.buffers[1]), 0, 0, nullptr},
-         {VKATTN_ROLE_OUTPUT, vkattn_buffer_handle(o.buffers[2]), 0, 0, nullptr}}};
+    const std::array<vkattn_binding, 2> bindings = {{{VKATTN_ROLE_QUERY, vkattn_buffer_region(o.buffers[1])},
+                                                     {VKATTN_ROLE_OUTPUT, vkattn_buffer_region(o.buffers[2])}}};
     call("layer run", [&] { return vkattn_run(o.step, bindings.data(), 2, nullptr); });
     std::vector<float> keys(kWidth * 8);
-    std::uint32_t length = 0, sequences = 1;
-    call("cache_lengths", [&] { return vkattn_cache_lengths(o.cache, &sequences, &length); });
-    CHECK(sequences == 1);
+    std::uint32_t length = 0;
+    call("cache_lengths", [&] { return vkattn_cache_lengths(o.cache, &length, 1); });
     CHECK(length == 1); // however often the step was tried
     call("cache_read", [&] { return vkattn_cache_read(o.cache, VKATTN_CACHE_KEYS, 0, keys.data(), kWidth * length); });
     call("cache_rewind", [&] { return vkattn_cache_rewind(o.cache, 0, 0); });
@@ -425,10 +423,9 @@ void append_and_share_pages(Objects &o, Caller &call) {
     call("cache_append_plan", [&] { return vkattn_cache_append_plan(o.context, &desc, &o.append); });
     const std::array<std::int32_t, 3> cu_seqlens = {0, 4, 4};
     call("buffer_write", [&] { return vkattn_buffer_write(o.buffers[0], 0, cu_seqlens.data(), sizeof cu_seqlens); });
-    const std::array<vkattn_binding, 3> bindings = {
-        {{VKATTN_ROLE_KEY, vkattn_buffer_handle(o.buffers[1]), 0, 0, nullptr},
-         {VKATTN_ROLE_VALUE, vkattn_buffer_handle(o.buffers[2]), 0, 0, nullptr},
-         {VKATTN_ROLE_CU_SEQLENS_Q, vkattn_buffer_handle(o.buffers[0]), 0, 0, nullptr}}};
+    const std::array<vkattn_binding, 3> bindings = {{{VKATTN_ROLE_KEY, vkattn_buffer_region(o.buffers[1])},
+                                                     {VKATTN_ROLE_VALUE, vkattn_buffer_region(o.buffers[2])},
+                                                     {VKATTN_ROLE_CU_SEQLENS_Q, vkattn_buffer_region(o.buffers[0])}}};
     const auto reserve = [&](std::array<std::uint32_t, 2> tokens) {
         call("cache_reserve", [&] { return vkattn_cache_reserve(o.paged, 2, tokens.data()); });
     };
@@ -477,24 +474,26 @@ void tune(Objects &o, Caller &call, bool) {
     vkattn_linear_desc linear{};
     linear.input = linear.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 3, kWidth});
     linear.weight = vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth});
-    std::vector<vkattn_candidate> candidates(VKATTN_MAX_CANDIDATES);
-    std::uint32_t count = 0;
+    vkattn::List<vkattn_candidate> candidates;
     const auto tuned = [&](auto tune_problem, const auto &desc) {
-        count = VKATTN_MAX_CANDIDATES;
-        return tune_problem(o.context, &desc, &count, candidates.data(), sizeof candidates[0]);
+        vkattn_list tried = nullptr;
+        const vkattn_result result = tune_problem(o.context, &desc, &tried);
+        candidates = vkattn::List<vkattn_candidate>(tried);
+        return result;
     };
     call("tune", [&] { return tuned(vkattn_tune, attention_desc()); });
-    CHECK(std::ranges::count(std::span(candidates).first(count), 1u, &vkattn_candidate::kept) == 1);
+    CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
     call("tune_linear", [&] { return tuned(vkattn_tune_linear, linear); });
-    CHECK(std::ranges::count(std::span(candidates).first(count), 1u, &vkattn_candidate::kept) == 1);
+    CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
 }
 
 void test_kernels(Objects &o, Caller &call, bool) {
-    std::vector<vkattn_check> checks(VKATTN_MAX_CHECKS);
-    std::uint32_t count = 0;
     call("self_test", [&] {
-        count = VKATTN_MAX_CHECKS;
-        return vkattn_self_test(o.context, &count, checks.data(), sizeof checks[0]);
+        vkattn_list checks = nullptr;
+        const vkattn_result result = vkattn_self_test(o.context, nullptr, nullptr, &checks);
+        CHECK((checks != nullptr) == (result == VKATTN_SUCCESS));
+        vkattn_list_destroy(checks);
+        return result;
     });
 }
 
@@ -503,7 +502,7 @@ void test_kernels(Objects &o, Caller &call, bool) {
 void use_tested_kernel(Objects &o, Caller &call, bool) {
     plan_and_run_attention(o, call);
     vkattn_report chosen{};
-    vkattn_plan_report(o.attention, &chosen, sizeof chosen);
+    vkattn_plan_report(o.attention, &chosen);
     CHECK(chosen.kernel == VKATTN_KERNEL_DECODE);
 }
 
@@ -690,9 +689,9 @@ TEST_CASE("a device that was lost stays lost, and what was not downloaded never 
         call("buffer_write", [&] { return vkattn_buffer_write(o.buffers[0], 0, values.data(), 256); });
         call("download", [&] { return vkattn_buffer_download(o.buffers[0], 0, back.data(), 256, nullptr); });
         state.fails_next = "vkWaitForFences";
-        CHECK(vkattn_wait(o.context) == VKATTN_ERROR_DEVICE_LOST);
+        CHECK(vkattn_wait(o.context, UINT64_MAX) == VKATTN_ERROR_DEVICE_LOST);
         for (int i = 0; i < 2; ++i) {
-            CHECK(vkattn_wait(o.context) == VKATTN_ERROR_DEVICE_LOST);
+            CHECK(vkattn_wait(o.context, UINT64_MAX) == VKATTN_ERROR_DEVICE_LOST);
             CHECK(vkattn_buffer_write(o.buffers[0], 0, values.data(), 256) == VKATTN_ERROR_DEVICE_LOST);
             CHECK(vkattn_buffer_read(o.buffers[0], 0, values.data(), 256) == VKATTN_ERROR_DEVICE_LOST);
             CHECK(vkattn_buffer_upload(o.buffers[0], 0, values.data(), 256, nullptr) == VKATTN_ERROR_DEVICE_LOST);
@@ -719,10 +718,10 @@ TEST_CASE("what nobody can wait for is taken for lost, and never destroyed") {
         call("buffer_create", [&] { return vkattn_buffer_create(o.context, 256, &o.buffers[0]); });
         call("upload", [&] { return vkattn_buffer_upload(o.buffers[0], 0, values.data(), 256, nullptr); });
         state.always_fails = "vkWaitForFences";
-        CHECK(vkattn_wait(o.context) == VKATTN_ERROR_DEVICE_LOST);
+        CHECK(vkattn_wait(o.context, UINT64_MAX) == VKATTN_ERROR_DEVICE_LOST);
         const std::string message = vkattn_last_error();
         CHECK_MESSAGE(message.find("taken for lost") != std::string::npos, message);
-        CHECK(vkattn_wait(o.context) == VKATTN_ERROR_DEVICE_LOST);
+        CHECK(vkattn_wait(o.context, UINT64_MAX) == VKATTN_ERROR_DEVICE_LOST);
     }
     CHECK(state.live["Buffer"] == 2); // and the staging
     CHECK(state.live["Memory"] == 2);

@@ -1,13 +1,14 @@
-// How the interface grows: extensions that are not known yet, and structures that are smaller or larger than the library's.
+// How the interface grows: structures that say another size than the library's.
 #include "application.hpp"
 #include "counted_vulkan.hpp"
 #include "device.hpp"
 
 #include <doctest/doctest.h>
 #include <vkattn/estimate.h>
+#include <vkattn/recurrence.h>
+#include <vkattn/variants.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <vector>
@@ -16,239 +17,301 @@ using namespace vkattn_test;
 
 namespace {
 
-constexpr vkattn_extension kUnknown{41, nullptr};
-
 vkattn_attention_desc small_attention() {
     vkattn_attention_desc desc{};
     desc.query = desc.key = desc.value = desc.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 4, 8});
     return desc;
 }
 
-// The call must fail, and name the structure that has the extension.
-void check_refused(const char *structure, vkattn_result result) {
-    CAPTURE(structure);
-    CHECK(result == VKATTN_ERROR_INVALID_ARGUMENT);
-    const std::string expected = std::string(structure) + ".next: an extension of kind 41, expected NULL";
-    const std::string message = vkattn_last_error();
-    CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
-}
+// A structure as a newer program knows it: with kMore bytes of members that the library does not know.
+template <class Structure>
+class Newer {
+  public:
+    static constexpr std::uint32_t kMore = 64;
+    explicit Newer(const Structure &known) {
+        std::memcpy(bytes_, &known, sizeof known);
+        get()->struct_size = sizeof bytes_;
+    }
+    Structure *get() { return reinterpret_cast<Structure *>(bytes_); }
+    std::span<unsigned char> more() { return std::span(bytes_).last(kMore); }
 
-// Bytes of a structure that no member has, which a copy may leave as they are or not.
-struct Padding {
-    std::size_t begin, end;
+  private:
+    alignas(Structure) unsigned char bytes_[sizeof(Structure) + kMore] = {};
 };
 
-// Room for what the library fills in, more than enough, between bytes that tell what was written.
+void check_named(vkattn_result result, const std::string &structure) {
+    const std::string message = vkattn_last_error();
+    CHECK_MESSAGE(result == VKATTN_ERROR_INVALID_ARGUMENT, message);
+    CHECK_MESSAGE(message.starts_with(structure + ".struct_size: "), message);
+    CHECK(std::string(vkattn_last_failure()->member) == structure + ".struct_size");
+}
+
+// Sizes that no version of a structure has are refused by the call, which names the structure. It takes `known`, unless it is
+// refused for something else, whatever a newer program knows beside it, as long as that is 0.
 template <class Structure>
-struct Room {
-    static constexpr std::size_t kMore = 64;
-    Room() { std::memset(bytes, kGapByte, sizeof bytes); }
-    Structure *structure() { return reinterpret_cast<Structure *>(bytes); }
-    // The first `size` bytes are those of `expected`, but for padding, the rest of them zero, and what follows is as it was.
-    void check(const Structure &expected, std::size_t size, const std::vector<Padding> &paddings) const {
+void check_given(const char *name, const Structure &known,
+                 const std::function<vkattn_result(const Structure *)> &call) {
+    CAPTURE(std::string(name));
+    Structure wrong = known;
+    for (const std::uint32_t size : {0u, 4u, 7u, static_cast<std::uint32_t>(sizeof known) + 2, 1u << 20}) {
         CAPTURE(size);
-        const std::size_t known = std::min(size, sizeof expected);
-        const auto *expected_bytes = reinterpret_cast<const unsigned char *>(&expected);
-        for (std::size_t byte = 0; byte < known; ++byte)
-            if (std::ranges::none_of(paddings, [&](Padding p) { return p.begin <= byte && byte < p.end; }))
-                CHECK_MESSAGE(bytes[byte] == expected_bytes[byte], "byte ", byte);
-        CHECK(std::all_of(bytes + known, bytes + size, [](unsigned char byte) { return byte == 0; }));
+        wrong.struct_size = size;
+        check_named(call(&wrong), name);
+    }
+    const vkattn_result expected = call(&known);
+    const std::string message = expected == VKATTN_SUCCESS ? "" : vkattn_last_error();
+    CHECK(message.find("struct_size") == std::string::npos);
+    Newer<Structure> newer(known);
+    CHECK(call(newer.get()) == expected);
+    if (expected != VKATTN_SUCCESS) CHECK(vkattn_last_error() == message);
+    for (const std::size_t byte : {std::size_t{0}, newer.more().size() - 1}) {
+        newer.more()[byte] = 1;
+        check_named(call(newer.get()), name);
+        CHECK(std::string(vkattn_last_error()).find("byte " + std::to_string(sizeof known + byte)) !=
+              std::string::npos);
+        newer.more()[byte] = 0;
+    }
+}
+
+// No more of a structure is written than the program knows, and what the library does not know of it is zeroed.
+template <class Structure>
+void check_filled(const char *name, const std::function<vkattn_result(Structure *)> &call) {
+    CAPTURE(std::string(name));
+    Structure whole{};
+    REQUIRE(call(&whole) == VKATTN_SUCCESS);
+    CHECK(whole.struct_size == sizeof whole);
+    for (const std::uint32_t size : {0u, 7u, 1u << 20}) {
+        Structure wrong{};
+        wrong.struct_size = size;
+        check_named(call(&wrong), name);
+    }
+    CHECK(call(nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+    Newer<Structure> newer(whole);
+    std::ranges::fill(newer.more(), kGapByte);
+    REQUIRE(call(newer.get()) == VKATTN_SUCCESS);
+    CHECK(newer.get()->struct_size == sizeof(Structure) + newer.kMore);
+    CHECK(std::ranges::all_of(newer.more(), [](unsigned char byte) { return byte == 0; }));
+    unsigned char bytes[sizeof(Structure)];
+    for (const std::uint32_t size : {8u, static_cast<std::uint32_t>(sizeof whole) - 4}) { // an older program's
+        CAPTURE(size);
+        std::memset(bytes, kGapByte, sizeof bytes);
+        std::memcpy(bytes, &size, sizeof size);
+        Structure &older = *reinterpret_cast<Structure *>(bytes);
+        REQUIRE(call(&older) == VKATTN_SUCCESS);
+        CHECK(older.struct_size == size);
         CHECK(std::all_of(bytes + size, bytes + sizeof bytes, [](unsigned char byte) { return byte == kGapByte; }));
     }
-    alignas(Structure) unsigned char bytes[sizeof(Structure) + 2 * kMore];
-};
-
-// Where a member ends.
-template <class Structure, class Member>
-std::size_t end_of(Member Structure::*member) {
-    const Structure structure{};
-    return static_cast<std::size_t>(reinterpret_cast<const char *>(&(structure.*member) + 1) -
-                                    reinterpret_cast<const char *>(&structure));
 }
 
-// fill(structure, size) writes as much of a structure as the caller knows of. size_of_0_1: where it has grown since.
-template <class Structure>
-void check_sizes(const std::function<void(Structure *, std::size_t)> &fill, const std::vector<Padding> &paddings = {},
-                 std::size_t size_of_0_1 = sizeof(Structure)) {
-    Structure whole{};
-    fill(&whole, sizeof whole);
-    for (const std::size_t size :
-         {std::size_t{8}, sizeof whole - 8, sizeof whole, sizeof whole + Room<Structure>::kMore}) {
-        Room<Structure> room;
-        fill(room.structure(), size);
-        room.check(whole, size, paddings);
-    }
-    Room<Structure> room;
-    fill(room.structure(), 0); // that of version 0.1
-    room.check(whole, size_of_0_1, paddings);
+constexpr std::uint64_t kWidth = 8;
+
+vkattn_layer_config small_config() {
+    vkattn_layer_config config{};
+    config.kind = VKATTN_LAYER_MHA;
+    config.embed_dim = kWidth;
+    config.num_heads = 1;
+    return config;
+}
+
+vkattn::Layer small_layer_of(const vkattn::Context &context) {
+    static const std::vector<float> values(kWidth * kWidth);
+    std::vector<vkattn_weight> weights;
+    for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"})
+        weights.push_back(vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth}), values.data(),
+                                         values.size() * sizeof values[0]));
+    return context.layer(small_config(), weights);
 }
 
 } // namespace
 
 TEST_SUITE_BEGIN("api.growth");
 
-TEST_CASE_FIXTURE(DeviceTest, "an extension is refused by every structure that a program fills in") {
+TEST_CASE_FIXTURE(DeviceTest, "the sizes of what operators are described by") {
     const vkattn_context context = test_device().context().get();
-    vkattn_plan plan = nullptr;
-
-    vkattn_context_info info{};
-    info.next = &kUnknown;
-    vkattn_context other = nullptr;
-    check_refused("info", vkattn_context_create(&info, &other));
-
-    const auto attention = [&](const char *structure, const std::function<void(vkattn_attention_desc &)> &extend) {
-        vkattn_attention_desc desc = small_attention();
-        extend(desc);
-        check_refused(structure, vkattn_attention_plan(context, &desc, &plan));
-        std::uint32_t count = 0;
-        check_refused(structure, vkattn_explain(context, &desc, &count, nullptr, 0));
-        check_refused(structure, vkattn_tune(context, &desc, &count, nullptr, 0));
-        check_refused(structure, vkattn_prewarm(context, &desc, 1, 1));
+    // create: a C function that makes a plan of a description
+    const auto check = [&](const auto &desc, auto create) {
+        using Desc = std::remove_cvref_t<decltype(desc)>;
+        check_given<Desc>("desc", desc, [&](const Desc *given) {
+            vkattn_plan plan = nullptr;
+            const vkattn_result result = create(context, given, &plan);
+            vkattn_plan_destroy(plan);
+            return result;
+        });
     };
-    attention("desc", [](vkattn_attention_desc &desc) { desc.next = &kUnknown; });
-    attention("key", [](vkattn_attention_desc &desc) { desc.key.next = &kUnknown; });
-
-    const vkattn_tensor tensor = vkattn::tensor(VKATTN_TYPE_F32, {1, 4, 8});
+    const vkattn_attention_desc attention = small_attention();
+    check(attention, vkattn_attention_plan);
+    const auto check_attention = [&](const char *name, const auto &call) {
+        check_given<vkattn_attention_desc>(name, attention, call);
+    };
+    check_attention("desc", [&](const vkattn_attention_desc *desc) {
+        vkattn_list options = nullptr;
+        const vkattn_result result = vkattn_explain(context, desc, &options);
+        vkattn_list_destroy(options);
+        return result;
+    });
+    check_attention("desc", [&](const vkattn_attention_desc *desc) { return vkattn_tune(context, desc, nullptr); });
+    check_attention("descs", [&](const vkattn_attention_desc *desc) { return vkattn_prewarm(context, desc, 1, 1); });
+    check_attention("desc", [&](const vkattn_attention_desc *desc) {
+        vkattn_measure measure{};
+        return vkattn_attention_measure(context, desc, &measure);
+    });
+    check(attention, vkattn_block_mask_plan); // refused for want of a mask
     vkattn_kv_append_desc append{};
-    append.source = append.cache = small_attention().key;
-    append.next = &kUnknown;
-    check_refused("desc", vkattn_kv_append_plan(context, &append, &plan));
-    vkattn_merge_desc merge{};
-    merge.next = &kUnknown;
-    check_refused("desc", vkattn_merge_plan(context, &merge, &plan));
+    append.source = append.cache = attention.key;
+    check(append, vkattn_kv_append_plan);
+    check(vkattn_index_desc{}, vkattn_index_plan);
+    check(vkattn_merge_desc{}, vkattn_merge_plan);
     vkattn_linear_desc linear{};
-    linear.input = linear.output = tensor;
-    linear.weight = vkattn::tensor(VKATTN_TYPE_F32, {8, 8});
-    linear.next = &kUnknown;
-    check_refused("desc", vkattn_linear_plan(context, &linear, &plan));
-    std::uint32_t count = 0;
-    check_refused("desc", vkattn_tune_linear(context, &linear, &count, nullptr, 0));
-    vkattn_norm_desc norm{};
-    norm.next = &kUnknown;
-    check_refused("desc", vkattn_norm_plan(context, &norm, &plan));
-    vkattn_embedding_desc embedding{};
-    embedding.next = &kUnknown;
-    check_refused("desc", vkattn_embedding_plan(context, &embedding, &plan));
+    linear.input = linear.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 4, kWidth});
+    linear.weight = vkattn::tensor(VKATTN_TYPE_F32, {kWidth, kWidth});
+    check(linear, vkattn_linear_plan);
+    check_given<vkattn_linear_desc>(
+        "desc", linear, [&](const vkattn_linear_desc *desc) { return vkattn_tune_linear(context, desc, nullptr); });
+    check_given<vkattn_linear_desc>("desc", linear, [&](const vkattn_linear_desc *desc) {
+        vkattn_measure measure{};
+        return vkattn_linear_measure(context, desc, &measure);
+    });
+    check(vkattn_norm_desc{}, vkattn_norm_plan);
+    check(vkattn_embedding_desc{}, vkattn_embedding_plan);
+    check(vkattn_top_k_desc{}, vkattn_top_k_plan);
+    check(vkattn_argmax_desc{}, vkattn_argmax_plan);
+    check(vkattn_linear_attention_desc{}, vkattn_linear_attention_plan);
+    check(vkattn_causal_conv1d_desc{}, vkattn_causal_conv1d_plan);
+    check(vkattn_gated_rms_norm_desc{}, vkattn_gated_rms_norm_plan);
+    check(vkattn_cache_append_desc{}, vkattn_cache_append_plan);
+}
 
-    vkattn_layer_config config{};
-    config.kind = VKATTN_LAYER_MHA;
-    config.embed_dim = 8;
-    config.num_heads = 1;
-    const std::vector<float> values(64);
-    std::vector<vkattn_weight> weights;
-    for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"})
-        weights.push_back(vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_F32, {8, 8}), values.data()));
-    const vkattn::Layer layer(context, config, weights);
-    vkattn_layer made = nullptr;
-    vkattn_layer_config extended = config;
-    extended.next = &kUnknown;
-    check_refused("config", vkattn_layer_create(context, &extended, weights.data(), 4, &made));
-    extended = config;
-    extended.rope_scaling.next = &kUnknown;
-    check_refused("rope_scaling", vkattn_layer_create(context, &extended, weights.data(), 4, &made));
-    std::vector<vkattn_weight> extended_weights = weights;
-    extended_weights[2].next = &kUnknown;
-    check_refused("v_proj.weight", vkattn_layer_create(context, &config, extended_weights.data(), 4, &made));
+TEST_CASE_FIXTURE(DeviceTest, "the sizes of what contexts, layers, caches, estimates and programs are made of") {
+    const vkattn::Context &context = test_device().context();
+    const ContextRequest request("self_test=0");
+    check_given<vkattn_context_info>("info", request.info, [](const vkattn_context_info *info) {
+        vkattn_context made = nullptr;
+        const vkattn_result result = vkattn_context_create(info, &made);
+        vkattn_context_destroy(made);
+        return result;
+    });
+    check_given<vkattn_memory_callbacks>("memory", {}, [&](const vkattn_memory_callbacks *callbacks) {
+        vkattn_context_info info = request.info;
+        info.memory = callbacks;
+        vkattn_context made = nullptr;
+        return vkattn_context_create(&info, &made);
+    });
+    check_given<vkattn_variant_info>("info", {}, [&](const vkattn_variant_info *info) {
+        vkattn_variant made = nullptr;
+        return vkattn_variant_create(context.get(), info, &made);
+    });
+    check_given<vkattn_layer_config>("config", small_config(), [&](const vkattn_layer_config *config) {
+        vkattn_layer made = nullptr;
+        return vkattn_layer_create(context.get(), config, nullptr, 0, &made);
+    });
+    const vkattn::Layer layer = small_layer_of(context);
     vkattn_cache_info cache{};
     cache.layer = layer.get();
     cache.batch = cache.capacity = 1;
     cache.key_type = cache.value_type = VKATTN_TYPE_F32;
-    cache.next = &kUnknown;
-    vkattn_cache made_cache = nullptr;
-    check_refused("info", vkattn_cache_create(context, &cache, &made_cache));
+    check_given<vkattn_cache_info>("info", cache, [&](const vkattn_cache_info *info) {
+        vkattn_cache made = nullptr;
+        const vkattn_result result = vkattn_cache_create(context.get(), info, &made);
+        vkattn_cache_destroy(made);
+        return result;
+    });
     vkattn_layer_call call{};
-    call.query = call.output = tensor;
-    call.next = &kUnknown;
-    check_refused("call", vkattn_layer_plan(layer.get(), &call, &plan));
-    std::uint64_t bytes = 0;
-    check_refused("call", vkattn_layer_workspace(context, &config, &call, &bytes));
-    vkattn_estimate_info estimate{};
-    estimate.next = &kUnknown;
+    call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 4, kWidth});
+    check_given<vkattn_layer_call>("call", call, [&](const vkattn_layer_call *given) {
+        vkattn_plan made = nullptr;
+        const vkattn_result result = vkattn_layer_plan(layer.get(), given, &made);
+        vkattn_plan_destroy(made);
+        return result;
+    });
+    const vkattn_layer_config config = small_config();
+    vkattn_measure measure{};
+    check_given<vkattn_layer_call>("call", call, [&](const vkattn_layer_call *given) {
+        return vkattn_layer_measure(context.get(), &config, given, &measure);
+    });
+    check_given<vkattn_layer_config>("config", config, [&](const vkattn_layer_config *given) {
+        return vkattn_layer_measure(context.get(), given, &call, &measure);
+    });
     vkattn_estimate_result estimated{};
-    check_refused("info", vkattn_estimate(&config, &estimate, &estimated, sizeof estimated));
-    CHECK(plan == nullptr);
-    CHECK(made == nullptr);
-    CHECK(made_cache == nullptr);
+    check_given<vkattn_estimate_info>(
+        "info", {}, [&](const vkattn_estimate_info *info) { return vkattn_estimate(&config, info, &estimated); });
+    check_given<vkattn_layer_config>("config", config, [&](const vkattn_layer_config *given) {
+        return vkattn_estimate(given, nullptr, &estimated);
+    });
 
-    const vkattn_attention_desc desc = small_attention();
-    REQUIRE(vkattn_attention_plan(context, &desc, &plan) == VKATTN_SUCCESS);
-    const vkattn::Plan owned(plan);
-    const vkattn::Buffer buffer(context, vkattn_tensor_bytes(&desc.query));
+    const vkattn::Plan plan = context.attention_plan(small_attention());
+    const vkattn::Buffer buffer = context.buffer(small_attention().query);
     std::vector<vkattn_binding> bindings;
     for (const auto role : {VKATTN_ROLE_QUERY, VKATTN_ROLE_KEY, VKATTN_ROLE_VALUE, VKATTN_ROLE_OUTPUT})
         bindings.push_back(vkattn::bind(role, buffer));
-    bindings[1].next = &kUnknown;
-    check_refused("bindings", vkattn_run(plan, bindings.data(), 4, nullptr));
-    check_refused("bindings", vkattn_submit(plan, bindings.data(), 4, nullptr));
-    bindings[1].next = nullptr;
-    vkattn_record_info record{};
-    record.command_buffer = reinterpret_cast<VkCommandBuffer>(std::uintptr_t{64}); // never looked at
-    record.bindings = bindings.data();
-    record.binding_count = 4;
-    record.next = &kUnknown;
-    check_refused("info", vkattn_record(plan, &record));
-}
-
-TEST_CASE_FIXTURE(DeviceTest,
-                  "no more of a structure is written than the program knows; what the library does not know is zero") {
-    const vkattn::Context &context = test_device().context();
-    const vkattn_attention_desc desc = small_attention();
-    const vkattn::Plan plan = context.attention_plan(desc);
-    check_sizes<vkattn_device_facts>(
-        [&](vkattn_device_facts *facts, std::size_t size) {
-            CHECK(vkattn_context_facts(context.get(), facts, size) == VKATTN_SUCCESS);
-        },
-        {}, offsetof(vkattn_device_facts, signed_integer_dot_product));
-    check_sizes<vkattn_requirements>(
-        [&](vkattn_requirements *requirements, std::size_t size) {
-            vkattn_plan_requirements(plan.get(), requirements, size);
-        },
-        {{end_of(&vkattn_requirements::uniform_buffer_descriptors), sizeof(vkattn_requirements)}});
-    check_sizes<vkattn_report>(
-        [&](vkattn_report *report, std::size_t size) { vkattn_plan_report(plan.get(), report, size); },
-        {{end_of(&vkattn_report::kernel), offsetof(vkattn_report, kernel_name)},
-         {end_of(&vkattn_report::dispatches), sizeof(vkattn_report)}});
-    check_sizes<vkattn_tune_budget_report>(
-        [&](vkattn_tune_budget_report *report, std::size_t size) {
-            CHECK(vkattn_context_tune_budget(context.get(), report, size) == VKATTN_SUCCESS);
-        },
-        {{end_of(&vkattn_tune_budget_report::left_out), sizeof(vkattn_tune_budget_report)}});
-    vkattn_layer_config config{};
-    config.kind = VKATTN_LAYER_MHA;
-    config.embed_dim = 8;
-    config.num_heads = 1;
-    check_sizes<vkattn_estimate_result>([&](vkattn_estimate_result *result, std::size_t size) {
-        CHECK(vkattn_estimate(&config, nullptr, result, size) == VKATTN_SUCCESS);
+    check_given<vkattn_record_info>("info", {},
+                                    [&](const vkattn_record_info *info) { return vkattn_record(plan.get(), info); });
+    check_given<vkattn_sync>("sync", {}, [&](const vkattn_sync *sync) {
+        return vkattn_submit(plan.get(), bindings.data(), static_cast<std::uint32_t>(bindings.size()), sync);
+    });
+    context.wait();
+    const vkattn_bound_plan bound = vkattn::bind(plan, bindings);
+    vkattn_program_info program{};
+    program.plans = &bound;
+    program.plan_count = 1;
+    check_given<vkattn_program_info>("info", program, [&](const vkattn_program_info *info) {
+        vkattn_program made = nullptr;
+        const vkattn_result result = vkattn_program_create(context.get(), info, &made);
+        vkattn_program_destroy(made);
+        return result;
     });
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "entries of an array lie as far from each other as the program says") {
+TEST_CASE_FIXTURE(DeviceTest, "members that an older program does not know are what they were before they came") {
+    const vkattn::Context &context = test_device().context();
+    vkattn_attention_desc desc = small_attention();
+    desc.key_indices = vkattn::tensor(VKATTN_TYPE_F32, {1}); // wrong, for those who see it
+    CHECK_THROWS_WITH_AS(context.attention_plan(desc), doctest::Contains("key_indices: "), vkattn::Error);
+    desc.struct_size = offsetof(vkattn_attention_desc, key_indices);
+    CHECK_NOTHROW(context.attention_plan(desc));
+    std::vector<vkattn_attention_desc> descs(2, small_attention());
+    CHECK_NOTHROW(context.prewarm(descs));
+    // an array of a newer program's lies by its size
+    struct Wider {
+        vkattn_attention_desc known = small_attention();
+        std::uint64_t more[3] = {};
+    };
+    std::array<Wider, 3> wider;
+    for (Wider &each : wider) each.known.struct_size = sizeof each;
+    CHECK(vkattn_prewarm(context.get(), &wider[0].known, 3, 1) == VKATTN_SUCCESS);
+    wider[2].known.softcap = -1.0f;
+    CHECK(vkattn_prewarm(context.get(), &wider[0].known, 3, 1) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(vkattn_last_error()).starts_with("descs[2]: softcap: "));
+    CHECK(vkattn_last_failure()->entry == 2);
+}
+
+TEST_CASE_FIXTURE(DeviceTest,
+                  "no more of a structure is written than the program knows; what the library does not is zero") {
     const vkattn::Context &context = test_device().context();
     const vkattn_attention_desc desc = small_attention();
-    const std::vector<vkattn::Option> expected = context.explain(desc);
-    REQUIRE(expected.size() > 1);
-    for (const std::size_t stride : {sizeof(vkattn_option) - 8, sizeof(vkattn_option) + 40}) {
-        std::vector<unsigned char> bytes(expected.size() * stride + 16, kGapByte);
-        auto count = static_cast<std::uint32_t>(expected.size());
-        REQUIRE(vkattn_explain(context.get(), &desc, &count, reinterpret_cast<vkattn_option *>(bytes.data()), stride) ==
-                VKATTN_SUCCESS);
-        for (std::size_t i = 0; i < expected.size(); ++i) {
-            vkattn_option option{};
-            std::memcpy(&option, bytes.data() + i * stride, std::min(stride, sizeof option));
-            CHECK(option.kernel == expected[i].kernel);
-            CHECK(option.dispatches == expected[i].dispatches);
-            CHECK(std::string(option.shape) == expected[i].shape);
-            for (std::size_t byte = sizeof option; byte < stride; ++byte) CHECK(bytes[i * stride + byte] == 0);
-        }
-        CHECK(std::all_of(bytes.end() - 16, bytes.end(), [](unsigned char byte) { return byte == kGapByte; }));
-    }
-    // Fewer than there are: no more are written, nor counted.
-    std::vector<vkattn_option> one(2);
-    std::memset(one.data() + 1, kGapByte, sizeof one[1]);
-    std::uint32_t count = 1;
-    REQUIRE(vkattn_explain(context.get(), &desc, &count, one.data(), sizeof one[0]) == VKATTN_SUCCESS);
-    CHECK(count == 1);
-    CHECK(reinterpret_cast<const unsigned char *>(&one[1])[0] == kGapByte);
+    const vkattn::Plan plan = context.attention_plan(desc);
+    check_filled<vkattn_device_facts>(
+        "facts", [&](vkattn_device_facts *facts) { return vkattn_context_facts(context.get(), facts); });
+    check_filled<vkattn_requirements>("requirements", [&](vkattn_requirements *requirements) {
+        return vkattn_plan_requirements(plan.get(), requirements);
+    });
+    check_filled<vkattn_report>("report",
+                                [&](vkattn_report *report) { return vkattn_plan_report(plan.get(), report); });
+    check_filled<vkattn_measure>(
+        "measure", [&](vkattn_measure *measure) { return vkattn_attention_measure(context.get(), &desc, measure); });
+    check_filled<vkattn_tune_budget_report>(
+        "report", [&](vkattn_tune_budget_report *report) { return vkattn_context_tune_budget(context.get(), report); });
+    const vkattn::Buffer buffer = context.buffer(desc.query);
+    std::vector<vkattn_binding> bindings;
+    for (const auto role : {VKATTN_ROLE_QUERY, VKATTN_ROLE_KEY, VKATTN_ROLE_VALUE, VKATTN_ROLE_OUTPUT})
+        bindings.push_back(vkattn::bind(role, buffer));
+    const vkattn::Program program = context.program({vkattn::bind(plan, bindings)});
+    check_filled<vkattn_program_report>(
+        "report", [&](vkattn_program_report *report) { return vkattn_program_get_report(program.get(), report); });
+    const vkattn_layer_config config = small_config();
+    check_filled<vkattn_estimate_result>(
+        "result", [&](vkattn_estimate_result *result) { return vkattn_estimate(&config, nullptr, result); });
+    check_filled<vkattn_layer_config>(
+        "config", [](vkattn_layer_config *made) { return vkattn_layer_config_from_name("mha", 64, 4, made); });
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "debug labels name objects and commands, and none are there unless asked for") {

@@ -64,8 +64,7 @@ class Allocator {
         const std::lock_guard lock(mutex_);
         const Fault now = ++asked == fails_at ? fault : Fault::kNone;
         uses.insert(request.use);
-        if (request.next != nullptr || request.buffer == VK_NULL_HANDLE)
-            complaints_ += "a request is not as described\n";
+        if (request.buffer == VK_NULL_HANDLE) complaints_ += "a request is not as described\n";
         if (now == Fault::kError) return error;
         if (now == Fault::kErrorAfterWriting) {
             std::memset(&memory, 0x5a, sizeof memory); // of a failed call nothing may be used
@@ -278,7 +277,8 @@ TEST_CASE_FIXTURE(DeviceTest, "the self-test and constants of plans take the app
     vulkan_calls().clear();
     {
         const vkattn::Context context(info);
-        for (const vkattn::Check &check : context.self_test()) CHECK_MESSAGE(check.passed, check.name, check.reason);
+        for (const vkattn_check &check : context.self_test())
+            CHECK_MESSAGE(check.passed, std::string(check.name) << ": " << std::string(check.reason));
     }
     CHECK(vulkan_calls().allocations == 0);
     CHECK(allocator.uses.contains(VKATTN_MEMORY_UNIFORM));
@@ -403,18 +403,16 @@ TEST_CASE_FIXTURE(DeviceTest, "an error that is no shortage keeps its VkResult")
 TEST_CASE_FIXTURE(DeviceTest, "callbacks that are incomplete are refused by name") {
     const Application app;
     const Allocator allocator(app);
-    for (const int missing : {0, 1, 2}) {
+    for (const bool allocates : {false, true}) {
         vkattn_memory_callbacks callbacks = allocator.callbacks();
-        const vkattn_extension extension{7, nullptr};
-        if (missing == 0) callbacks.allocate = nullptr;
-        if (missing == 1) callbacks.free = nullptr;
-        if (missing == 2) callbacks.next = &extension;
+        if (allocates)
+            callbacks.free = nullptr;
+        else
+            callbacks.allocate = nullptr;
         vkattn_context_info info = app.context_info();
         info.memory = &callbacks;
         CHECK_THROWS_WITH_AS(vkattn::Context{info},
-                             doctest::Contains(missing == 2 ? "memory.next: an extension of kind 7"
-                                                            : "memory: allocate or free is NULL, expected both"),
-                             vkattn::Error);
+                             doctest::Contains("memory: allocate or free is NULL, expected both"), vkattn::Error);
     }
 }
 
@@ -424,9 +422,11 @@ TEST_CASE_FIXTURE(DeviceTest, "two contexts, each with an allocator of its own, 
     std::mutex queue; // which both use
     const auto use = [&](const Allocator &allocator) {
         vkattn_context_info info = info_of(app, allocator);
-        info.lock_user = &queue;
-        info.lock_queue = [](void *user) { static_cast<std::mutex *>(user)->lock(); };
-        info.unlock_queue = [](void *user) { static_cast<std::mutex *>(user)->unlock(); };
+        info.submit_user = &queue;
+        info.submit = [](void *user, VkQueue to, std::uint32_t count, const VkSubmitInfo *submits, VkFence fence) {
+            const std::lock_guard lock(*static_cast<std::mutex *>(user));
+            return vkQueueSubmit(to, count, submits, fence);
+        };
         CHECK(use_all_memory(info) == 0);
     };
     {
@@ -453,8 +453,8 @@ TEST_CASE_FIXTURE(DeviceTest, "weights in the caller's buffers give the bits of 
     for (std::size_t i = 0; i < 4; ++i)
         tensors.push_back(normal_tensor(VKATTN_TYPE_F32, {kDecoderWidth, kDecoderWidth}, random, 0.2f));
     for (std::size_t i = 0; i < 4; ++i) {
-        uploaded.push_back(vkattn::weight(kNames[i], tensors[i].view(), tensors[i].bytes().data()));
-        there.push_back(vkattn::weight(kNames[i], tensors[i].view(), own.get(), kOffset + i * kBytes));
+        uploaded.push_back(vkattn::weight(kNames[i], tensors[i].view(), tensors[i].bytes().data(), kBytes));
+        there.push_back(vkattn::weight(kNames[i], tensors[i].view(), {own.get(), kOffset + i * kBytes, kBytes}));
     }
     const auto run = [&](const vkattn::Layer &layer) {
         vkattn_layer_call call{};
@@ -477,19 +477,29 @@ TEST_CASE_FIXTURE(DeviceTest, "weights in the caller's buffers give the bits of 
     CHECK(run(context.layer(config, mixed)) == expected);
 
     std::vector<vkattn_weight> wrong = there;
-    wrong[2].buffer_offset = 8;
+    wrong[2].region.offset = 8;
     CHECK_THROWS_WITH_AS(context.layer(config, wrong),
-                         doctest::Contains("v_proj.weight has buffer_offset 8, expected a multiple of 16"),
+                         doctest::Contains("v_proj.weight has offset 8, expected a multiple of 16"), vkattn::Error);
+    wrong = there;
+    wrong[2].region.bytes = kBytes - 4;
+    CHECK_THROWS_WITH_AS(context.layer(config, wrong), doctest::Contains("v_proj.weight has a region of "),
                          vkattn::Error);
+    wrong = uploaded;
+    wrong[2].bytes = kBytes - 1;
+    CHECK_THROWS_WITH_AS(
+        context.layer(config, wrong),
+        doctest::Contains(
+            ("v_proj.weight has " + std::to_string(kBytes - 1) + " bytes, expected " + std::to_string(kBytes)).c_str()),
+        vkattn::Error);
     wrong = there;
     wrong[2].data = tensors[2].bytes().data();
     CHECK_THROWS_WITH_AS(context.layer(config, wrong),
-                         doctest::Contains("v_proj.weight has data and buffer, expected one of the two"),
+                         doctest::Contains("v_proj.weight has data and a region, expected one of the two"),
                          vkattn::Error);
     wrong[2].data = nullptr;
-    wrong[2].buffer = VK_NULL_HANDLE;
+    wrong[2].region.buffer = VK_NULL_HANDLE;
     CHECK_THROWS_WITH_AS(context.layer(config, wrong),
-                         doctest::Contains("v_proj.weight has neither data nor buffer, expected one of the two"),
+                         doctest::Contains("v_proj.weight has neither data nor a region, expected one of the two"),
                          vkattn::Error);
 }
 
@@ -509,9 +519,9 @@ TEST_CASE_FIXTURE(DeviceTest, "a region says its bytes: exact ones serve, smalle
     const auto all = [&] {
         return std::vector<vkattn_binding>{vkattn::bind(VKATTN_ROLE_QUERY, foreign.get(), 0, few),
                                            vkattn::bind(VKATTN_ROLE_KEY, foreign.get(), 1024, many),
-                                           vkattn::bind(VKATTN_ROLE_VALUE, own, 16, many),
+                                           vkattn::bind(VKATTN_ROLE_VALUE, own.vulkan(), 16, many),
                                            vkattn::bind(VKATTN_ROLE_OUTPUT, foreign.get(), 2048, few),
-                                           vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace, 0, workspace_bytes)};
+                                           vkattn::bind(VKATTN_ROLE_WORKSPACE, workspace)};
     };
     CHECK_NOTHROW(plan.run(all()));
     const auto refused = [&](std::size_t which, auto &&change) {
@@ -525,23 +535,23 @@ TEST_CASE_FIXTURE(DeviceTest, "a region says its bytes: exact ones serve, smalle
         }
         return std::string("no error");
     };
-    CHECK(refused(0, [](vkattn_binding &query) { query.bytes -= 1; }) ==
+    CHECK(refused(0, [](vkattn_binding &query) { query.region.bytes -= 1; }) ==
           "bindings: role query has a region of 95 bytes, expected at least 96");
-    CHECK(
-        refused(3, [](vkattn_binding &output) { output.bytes = 0; }) ==
-        "bindings: role output has bytes 0, expected the size of its region, since the buffer is not one of vkattn's");
-    CHECK(refused(2, [](vkattn_binding &value) { value.bytes -= 4; }) ==
+    CHECK(refused(3, [](vkattn_binding &output) { output.region.bytes = 0; }) ==
+          "bindings: role output has a region of 0 bytes, expected at least 96");
+    CHECK(refused(2, [](vkattn_binding &value) { value.region.bytes -= 4; }) ==
           "bindings: role value has a region of 156 bytes, expected at least 160");
-    CHECK(refused(2, [](vkattn_binding &value) { value.bytes = 0; }) == "no error");
-    CHECK(refused(2, [](vkattn_binding &value) { value.offset += 16; }) ==
+    CHECK(refused(2, [](vkattn_binding &value) { value.region.offset += 16; }) ==
           "bindings: role value has offset 32 and bytes 160, expected a region within the buffer's 176 bytes");
-    CHECK(refused(2, [](vkattn_binding &value) { value.bytes = UINT64_MAX - 8; }).find("role value has offset 16") !=
-          std::string::npos);
-    CHECK(refused(2, [](vkattn_binding &value) { value.offset = 1 << 20; }).find("role value has offset 1048576") !=
-          std::string::npos);
-    CHECK(refused(2, [](vkattn_binding &value) { value.offset = 32, value.bytes = 0; }) ==
+    CHECK(refused(2, [](vkattn_binding &value) {
+              value.region.bytes = UINT64_MAX - 8;
+          }).find("role value has offset 16") != std::string::npos);
+    CHECK(refused(2, [](vkattn_binding &value) {
+              value.region.offset = 1 << 20;
+          }).find("role value has offset 1048576") != std::string::npos);
+    CHECK(refused(2, [](vkattn_binding &value) { value.region.offset = 32, value.region.bytes = 144; }) ==
           "bindings: role value has a region of 144 bytes, expected at least 160");
-    CHECK(refused(4, [](vkattn_binding &room) { room.bytes -= 1; }).find("role workspace has a region of ") !=
+    CHECK(refused(4, [](vkattn_binding &room) { room.region.bytes -= 1; }).find("role workspace has a region of ") !=
           std::string::npos);
 }
 

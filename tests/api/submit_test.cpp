@@ -139,8 +139,7 @@ TEST_CASE_FIXTURE(DeviceTest,
     const Application app({.timelines = true});
     const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE);
     vkattn_context_info info = app.context_info();
-    const vkattn_tune_budget budget = vkattn::tune_budget(3'600'000);
-    info.next = &budget;
+    info.tune_budget_ms = 3'600'000;
     const vkattn::Context context(info);
     Work work(context);
     work.write();
@@ -286,19 +285,18 @@ TEST_CASE_FIXTURE(DeviceTest, "a sync that is wrong is refused by name, and noth
     const std::vector<float> before(work.output);
     work.output_buffer.write(before);
     const vkattn_semaphore none{};
-    vkattn_extension extension{7, nullptr};
-    const vkattn_semaphore extended{VK_NULL_HANDLE, 0, &extension};
+    vkattn_sync no_waits{}, no_signals{};
+    no_waits.wait_count = 2;
+    no_signals.signal_count = 1;
     struct Wrong {
         vkattn_sync sync;
         const char *message;
     };
     const Wrong all[] = {
-        {{nullptr, 2, nullptr, 0, nullptr}, "sync.waits: NULL, expected 2 semaphores"},
-        {{nullptr, 0, nullptr, 1, nullptr}, "sync.signals: NULL, expected 1 semaphores"},
-        {{&none, 1, nullptr, 0, nullptr}, "sync.waits: VK_NULL_HANDLE, expected a semaphore of the device"},
-        {{nullptr, 0, &none, 1, nullptr}, "sync.signals: VK_NULL_HANDLE, expected a semaphore of the device"},
-        {{nullptr, 0, nullptr, 0, &extension}, "sync.next: an extension of kind 7"},
-        {{nullptr, 0, &extended, 1, nullptr}, ".next: an extension of kind 7"},
+        {no_waits, "sync.waits: NULL, expected 2 semaphores"},
+        {no_signals, "sync.signals: NULL, expected 1 semaphores"},
+        {vkattn::sync({&none, 1}, {}), "sync.waits: VK_NULL_HANDLE, expected a semaphore of the device"},
+        {vkattn::sync({}, {&none, 1}), "sync.signals: VK_NULL_HANDLE, expected a semaphore of the device"},
     };
     std::vector<float> untouched = before;
     const std::vector<float> zeros(before.size());
@@ -336,8 +334,10 @@ TEST_CASE_FIXTURE(DeviceTest, "a step of a cache counts when it is submitted, an
     const auto step = [&](const vkattn_sync &sync) {
         plan.submit({vkattn::bind(VKATTN_ROLE_QUERY, in), vkattn::bind(VKATTN_ROLE_OUTPUT, out)}, sync);
     };
+    vkattn_sync wrong{};
+    wrong.wait_count = 1;
     for (std::uint32_t i = 1; i <= kSteps; ++i) {
-        CHECK_THROWS_AS(step({nullptr, 1, nullptr, 0, nullptr}), vkattn::Error);
+        CHECK_THROWS_AS(step(wrong), vkattn::Error);
         CHECK(cache.lengths() == std::vector<std::uint32_t>{i - 1});
         step({});
         CHECK(cache.lengths() == std::vector<std::uint32_t>{i});

@@ -69,8 +69,8 @@ vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     desc.mask_flags = data.ConsumeIntegralInRange(0u, 16u);
     desc.window_left = data.ConsumeIntegral<std::int32_t>();
     desc.window_right = data.ConsumeIntegral<std::int32_t>();
-    desc.past_len = data.ConsumeBool() ? data.ConsumeIntegral<std::uint32_t>() : 0;
-    desc.scale = data.ConsumeFloatingPoint<float>();
+    if (data.ConsumeBool()) desc.past_len = data.ConsumeIntegral<std::uint32_t>();
+    if (data.ConsumeBool()) desc.scale = data.ConsumeFloatingPoint<float>();
     desc.softcap = data.ConsumeFloatingPointInRange(0.0f, 100.0f);
     desc.dropout_p = data.ConsumeFloatingPointInRange(0.0f, 1.0f);
     desc.batch_invariant = data.ConsumeBool();

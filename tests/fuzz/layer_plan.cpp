@@ -45,14 +45,11 @@ vkattn_layer_config some_config(FuzzedDataProvider &data) {
 }
 
 // Of MLA; as often of sizes that a layer takes.
-vkattn_layer_indexer some_indexer(FuzzedDataProvider &data, const vkattn_layer_config &config) {
-    vkattn_layer_indexer indexer{};
-    indexer.extension.kind = VKATTN_EXTENSION_LAYER_INDEXER;
-    indexer.index_n_heads = some_width(data);
-    indexer.index_head_dim = data.ConsumeBool() ? config.qk_rope_head_dim : some_width(data);
-    indexer.index_topk = data.ConsumeIntegralInRange(0u, 4096u);
-    indexer.index_rope_interleaved = data.ConsumeBool();
-    return indexer;
+void add_indexer(FuzzedDataProvider &data, vkattn_layer_config &config) {
+    config.index_n_heads = some_width(data);
+    config.index_head_dim = data.ConsumeBool() ? config.qk_rope_head_dim : some_width(data);
+    config.index_topk = data.ConsumeIntegralInRange(0u, 4096u);
+    config.index_rope_interleaved = data.ConsumeBool();
 }
 
 std::uint64_t query_width(const vkattn_layer_config &config) {
@@ -182,11 +179,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
     try {
         Context &context = context_of_limits(data);
         vkattn_layer_config config = some_config(data);
-        vkattn_layer_indexer indexer{};
-        if (data.ConsumeProbability<float>() < 0.2f) {
-            indexer = some_indexer(data, config);
-            config.next = &indexer;
-        }
+        if (data.ConsumeProbability<float>() < 0.2f) add_indexer(data, config);
         const Layer layer(context, config);
         const vkattn_layer_call call = some_call(data, layer.config());
         PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);

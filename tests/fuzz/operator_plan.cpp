@@ -144,11 +144,7 @@ std::unique_ptr<const Plan> norm(FuzzedDataProvider &data, PlanBuilder &builder)
     if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {features});
     desc.kind = static_cast<vkattn_norm_kind>(data.ConsumeIntegralInRange(0, 2));
     desc.epsilon = data.ConsumeFloatingPoint<float>();
-    vkattn_norm_residual added{{VKATTN_EXTENSION_NORM_RESIDUAL, nullptr}, {}};
-    if (data.ConsumeBool()) {
-        added.residual = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
-        desc.next = &added;
-    }
+    if (data.ConsumeBool()) desc.residual = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
     plan_norm(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
     if (writes_nothing(*plan, is_empty(desc.output))) return plan;
@@ -163,10 +159,10 @@ std::unique_ptr<const Plan> norm(FuzzedDataProvider &data, PlanBuilder &builder)
     if (present(desc.bias)) expect_inside(step, BINDING_NORM_BIAS, desc.bias.type, {{push.features, 1}});
     expect_strides(normalised(desc.input, "input"), {push.input_strides[0], push.input_strides[1]});
     expect_strides(normalised(desc.output, "output"), {push.output_strides[0], push.output_strides[1]});
-    if (desc.next == nullptr) return plan;
-    expect_inside(step, BINDING_NORM_RESIDUAL, added.residual.type,
+    if (!present(desc.residual)) return plan;
+    expect_inside(step, BINDING_NORM_RESIDUAL, desc.residual.type,
                   {{batches, push.residual_strides[0]}, {rows, push.residual_strides[1]}, {push.features, 1}});
-    expect_strides(normalised(added.residual, "residual"), {push.residual_strides[0], push.residual_strides[1]});
+    expect_strides(normalised(desc.residual, "residual"), {push.residual_strides[0], push.residual_strides[1]});
     return plan;
 }
 
@@ -395,7 +391,7 @@ std::unique_ptr<const Plan> linear_attention(FuzzedDataProvider &data, PlanBuild
     desc.states = some_states(data, batch, contiguous(VKATTN_TYPE_F32, {heads, size, value_size}));
     desc.rule = static_cast<vkattn_linear_attention_rule>(data.ConsumeIntegralInRange(0, 2));
     desc.form = static_cast<vkattn_linear_attention_form>(data.ConsumeIntegralInRange(0, 3));
-    desc.scale = data.ConsumeBool() ? data.ConsumeFloatingPoint<float>() : 0.0f;
+    if (data.ConsumeBool()) desc.scale = data.ConsumeFloatingPoint<float>();
     desc.qk_l2norm = data.ConsumeIntegralInRange(0u, 2u);
     plan_linear_attention(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();

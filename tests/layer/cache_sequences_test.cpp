@@ -280,7 +280,8 @@ TEST_CASE_FIXTURE(DeviceTest, "packed sequences without a cache are each compute
                                      Region{VKATTN_ROLE_CU_SEQLENS_Q, &cu_seqlens, Access::kRead},
                                      Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
             const vkattn::Plan plan = batch.layer.plan(call);
-            CHECK(test_device().context().layer_workspace(c.config, call) == plan.requirements().workspace_bytes);
+            CHECK(test_device().context().measure(c.config, call).workspace_bytes ==
+                  plan.requirements().workspace_bytes);
             test_device().run(plan, regions);
             batch.check(output, begin, count, 1e-10);
         }
@@ -576,7 +577,7 @@ TEST_CASE_FIXTURE(DeviceTest, "masks follow the capacity, also where its last pa
     std::vector<LayerCase> layers = cached_layers();
     std::mt19937 random(71);
     for (const LayerCase &c : layers) {
-        if (c.config.next != nullptr) continue; // an indexer takes no masks but key_lengths
+        if (c.config.index_topk != 0) continue; // an indexer takes no masks but key_lengths
         CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 5, c.config.embed_dim}, random);
@@ -629,7 +630,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the workspace of a layer is told where biases kee
             std::uint64_t most = 0;
             for (const Weights *weights : {&biased, &plain})
                 most = std::max(most, make_layer(config, *weights).plan(call).requirements().workspace_bytes);
-            CHECK(test_device().context().layer_workspace(config, call) == most);
+            CHECK(test_device().context().measure(config, call).workspace_bytes == most);
         }
 }
 

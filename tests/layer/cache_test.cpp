@@ -291,22 +291,22 @@ TEST_CASE_FIXTURE(DeviceTest, "a cache takes the memory that estimate says") {
         info.context_len = 64;
         info.cache_type = type;
         vkattn_estimate_result estimate{};
-        REQUIRE(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_SUCCESS);
+        REQUIRE(vkattn_estimate(&c.config, &info, &estimate) == VKATTN_SUCCESS);
         CHECK(cache.bytes() == estimate.cache_bytes + 3 * sizeof(std::int32_t)); // and its lengths
-        vkattn_cache_scales scales{
-            {VKATTN_EXTENSION_CACHE_SCALES, nullptr}, VKATTN_SCALING_ROW, VKATTN_SCALING_ROW, nullptr, nullptr};
-        info.next = &scales;
+        info.key_scaling = info.value_scaling = VKATTN_SCALING_ROW;
         if (type != VKATTN_TYPE_F8_E4M3 && type != VKATTN_TYPE_F8_E5M2) {
-            CHECK(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_ERROR_INVALID_ARGUMENT);
-            CHECK(std::string(vkattn_last_error()).starts_with("key scaling: given beside "));
+            CHECK(vkattn_estimate(&c.config, &info, &estimate) == VKATTN_ERROR_INVALID_ARGUMENT);
+            CHECK(std::string(vkattn_last_error()).starts_with("key_scaling: given beside "));
             continue;
         }
-        REQUIRE(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_SUCCESS);
-        const vkattn::Cache scaled = make_cache(layer, 3, 64, type, type, 0, &scales);
+        REQUIRE(vkattn_estimate(&c.config, &info, &estimate) == VKATTN_SUCCESS);
+        vkattn_cache_info scaling{};
+        scaling.key_scaling = scaling.value_scaling = VKATTN_SCALING_ROW;
+        const vkattn::Cache scaled = make_cache(layer, 3, 64, type, type, 0, scaling);
         CHECK(scaled.bytes() == estimate.cache_bytes + 3 * sizeof(std::int32_t));
-        scales.key = static_cast<vkattn_scaling>(9);
-        CHECK(vkattn_estimate(&c.config, &info, &estimate, sizeof estimate) == VKATTN_ERROR_INVALID_ARGUMENT);
-        CHECK(vkattn_last_error() == std::string("key scaling: 9, expected a vkattn_scaling"));
+        info.key_scaling = static_cast<vkattn_scaling>(9);
+        CHECK(vkattn_estimate(&c.config, &info, &estimate) == VKATTN_ERROR_INVALID_ARGUMENT);
+        CHECK(vkattn_last_error() == std::string("key_scaling: 9, expected a vkattn_scaling"));
     }
 }
 

@@ -21,7 +21,7 @@ vkattn_layer_config named(const char *name, std::uint32_t d_model, std::uint32_t
 
 vkattn_estimate_result estimated(const vkattn_layer_config &config, const vkattn_estimate_info &info = {}) {
     vkattn_estimate_result result{};
-    const vkattn_result status = vkattn_estimate(&config, &info, &result, sizeof(vkattn_estimate_result));
+    const vkattn_result status = vkattn_estimate(&config, &info, &result);
     INFO(vkattn_last_error());
     REQUIRE(status == VKATTN_SUCCESS);
     return result;
@@ -53,7 +53,7 @@ bool says(const char *part) { return std::strstr(vkattn_last_error(), part) != n
 void check_refused(const vkattn_layer_config &config, const vkattn_estimate_info &info, const char *part) {
     vkattn_estimate_result result{};
     result.parameters = 77;
-    CHECK(vkattn_estimate(&config, &info, &result, sizeof(vkattn_estimate_result)) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_estimate(&config, &info, &result) == VKATTN_ERROR_INVALID_ARGUMENT);
     INFO(vkattn_last_error());
     CHECK(says(part));
     CHECK(result.parameters == 77);
@@ -266,21 +266,22 @@ TEST_CASE("nothing fits where the weights do not") {
 TEST_CASE("an absent description of the use is one of defaults") {
     const vkattn_layer_config config = named("mha", 64, 4);
     vkattn_estimate_result result{};
-    REQUIRE(vkattn_estimate(&config, nullptr, &result, sizeof(vkattn_estimate_result)) == VKATTN_SUCCESS);
+    REQUIRE(vkattn_estimate(&config, nullptr, &result) == VKATTN_SUCCESS);
     CHECK(result.weight_bytes == 2 * result.parameters);
     CHECK(result.cache_bytes == result.cache_bytes_per_token);
-    CHECK(vkattn_estimate(nullptr, nullptr, &result, sizeof(vkattn_estimate_result)) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(vkattn_estimate(&config, nullptr, nullptr, sizeof(vkattn_estimate_result)) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_estimate(nullptr, nullptr, &result) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_estimate(&config, nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_CASE("an indexer's keys are cached too, and a step attends what it lists") {
-    const vkattn_layer_indexer indexer{{VKATTN_EXTENSION_LAYER_INDEXER, nullptr}, 64, 128, 2048, 0};
     vkattn_layer_config config = deepseek_v3();
     vkattn_estimate_info info{};
     info.context_len = 10000;
     info.causal = 1;
     const vkattn_estimate_result dense = estimated(config, info);
-    config.next = &indexer;
+    config.index_n_heads = 64;
+    config.index_head_dim = 128;
+    config.index_topk = 2048;
     const vkattn_estimate_result sparse = estimated(config, info);
     CHECK(sparse.cache_bytes_per_token == (512 + 64 + 128) * 2);
     CHECK(sparse.parameters - dense.parameters == 64 * 128 * 1536 + (128 + 64) * 7168 + 128);

@@ -248,7 +248,6 @@ TEST_CASE_FIXTURE(DeviceTest, "rotary embedding, both pairings") {
 
 TEST_CASE_FIXTURE(DeviceTest, "a factor for every pair of the rotary embedding: LongRoPE") {
     const std::array<float, 4> values{1.0f, 1.25f, 7.5f, 40.0f};
-    const vkattn_rope_factors factors{{VKATTN_EXTENSION_ROPE_FACTORS, nullptr}, values.data(), values.size()};
     for (const float attention_factor : {0.0f, 0.8f}) {
         CAPTURE(attention_factor);
         LayerProblem p = with_past({.num_kv_heads = 2, .rope_theta = 10000.0f}, 2, 3, 900);
@@ -257,7 +256,8 @@ TEST_CASE_FIXTURE(DeviceTest, "a factor for every pair of the rotary embedding: 
         scaling.factor = 32.0f;
         scaling.original_max_position = 4096;
         scaling.attention_factor = attention_factor;
-        scaling.next = &factors;
+        scaling.factors = values.data();
+        scaling.factor_count = values.size();
         check_both(p);
     }
 }
@@ -265,7 +265,6 @@ TEST_CASE_FIXTURE(DeviceTest, "a factor for every pair of the rotary embedding: 
 TEST_CASE_FIXTURE(DeviceTest, "factors of LongRoPE that are missing, too few or no numbers are named") {
     LayerProblem p = self_attention({.rope_theta = 10000.0f}, 1, 4);
     std::array<float, 4> values{1.0f, 1.0f, 1.0f, 1.0f};
-    vkattn_rope_factors factors{{VKATTN_EXTENSION_ROPE_FACTORS, nullptr}, values.data(), values.size()};
     vkattn_rope_scaling &scaling = p.config.rope_scaling;
     scaling.kind = VKATTN_ROPE_LONGROPE;
     scaling.factor = 4.0f;
@@ -274,21 +273,18 @@ TEST_CASE_FIXTURE(DeviceTest, "factors of LongRoPE that are missing, too few or 
         CHECK_THROWS_WITH_AS(make_layer(p.config, p.weights), doctest::Contains(expected), vkattn::Error);
     };
     check("LONGROPE without factors");
-    scaling.next = &factors;
-    factors.count = 3;
+    scaling.factors = values.data();
+    scaling.factor_count = 3;
     check("3 factors, expected 4");
-    factors.count = 4;
+    scaling.factor_count = 4;
     values[2] = 0.0f;
     check("a factor 0, expected finite numbers above 0");
     values[2] = 1.0f;
-    factors.extension.kind = 7;
-    check("an extension of kind 7");
-    factors.extension.kind = VKATTN_EXTENSION_ROPE_FACTORS;
     scaling.original_max_position = 1;
     check("original_max_position 1");
     scaling.original_max_position = 32;
     scaling.kind = VKATTN_ROPE_LINEAR;
-    check("rope_scaling.next");
+    check("rope_scaling.factors");
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a past is copied in front of the new keys") {
@@ -395,7 +391,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a weight that a layer reads by columns cannot be 
     const auto message_of = [&](const vkattn_layer_config &config, const char *name, std::uint64_t rows,
                                 std::uint64_t columns) {
         const vkattn_weight weight =
-            vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_Q8_0, {rows, columns}), bytes.data());
+            vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_Q8_0, {rows, columns}), bytes.data(), bytes.size());
         vkattn_layer layer = nullptr;
         CHECK(vkattn_layer_create(test_device().context().get(), &config, &weight, 1, &layer) ==
               VKATTN_ERROR_INVALID_ARGUMENT);
@@ -427,12 +423,8 @@ TEST_CASE_FIXTURE(DeviceTest, "a buffer of vkattn's own that is too small for a 
     const auto error_of = [&](const vkattn::Buffer &buffer, std::uint64_t offset) {
         std::vector<vkattn_weight> weights;
         for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"}) {
-            vkattn_weight weight{};
-            weight.name = name;
-            weight.tensor = vkattn::tensor(VKATTN_TYPE_F32, {32, 32});
-            weight.buffer = buffer.vulkan();
-            weight.buffer_offset = offset;
-            weights.push_back(weight);
+            const vkattn_tensor matrix = vkattn::tensor(VKATTN_TYPE_F32, {32, 32});
+            weights.push_back(vkattn::weight(name, matrix, buffer.region(offset)));
         }
         vkattn_layer layer = nullptr;
         const vkattn_result result = vkattn_layer_create(context.get(), &config, weights.data(), 4, &layer);

@@ -21,10 +21,9 @@ std::vector<HostTensor> cache_of(const LayerCase &c, std::uint64_t batch, std::u
     switch (s.kind) {
     case VKATTN_LAYER_MLA:
     case VKATTN_LAYER_MLA_BLOCK:
-        if (const auto *indexer =
-                static_cast<const vkattn_layer_indexer *>(s.next)) // F32: others may choose other keys
+        if (s.index_topk != 0) // F32: others may choose other keys
             return {HostTensor(type, {batch, len, s.kv_lora_rank + s.qk_rope_head_dim}),
-                    HostTensor(VKATTN_TYPE_F32, {batch, len, indexer->index_head_dim})};
+                    HostTensor(VKATTN_TYPE_F32, {batch, len, s.index_head_dim})};
         return {HostTensor(type, {batch, len, s.kv_lora_rank + s.qk_rope_head_dim})};
     case VKATTN_LAYER_COMPRESSED_KV:
         return std::vector(2, HostTensor(type, {batch, len, s.latent_dim}));
@@ -40,7 +39,7 @@ constexpr vkattn_role kPresentRoles[] = {VKATTN_ROLE_PRESENT_KEY, VKATTN_ROLE_PR
 void run_measured(const vkattn::Layer &layer, const LayerCase &c, const vkattn_layer_call &call,
                   std::span<const Region> regions) {
     const vkattn::Plan plan = layer.plan(call);
-    CHECK(test_device().context().layer_workspace(c.config, call) == plan.requirements().workspace_bytes);
+    CHECK(test_device().context().measure(c.config, call).workspace_bytes == plan.requirements().workspace_bytes);
     test_device().run(plan, regions);
 }
 
@@ -198,13 +197,12 @@ namespace {
 // The output for f32 tokens, with f16 between the steps where `halves`.
 HostTensor with_intermediates(TestDevice &device, const vkattn::Layer &layer, HostTensor input, bool halves,
                               std::uint64_t &workspace_bytes) {
-    const vkattn_intermediate_type type{{VKATTN_EXTENSION_INTERMEDIATE_TYPE, nullptr}, VKATTN_TYPE_F16};
     HostTensor output(VKATTN_TYPE_F32, input.shape());
     vkattn_layer_call call{};
     call.query = input.view();
     call.output = output.view();
     call.mask_flags = VKATTN_MASK_CAUSAL;
-    if (halves) call.next = &type;
+    if (halves) call.intermediate_type = VKATTN_TYPE_F16;
     const vkattn::Plan plan = layer.plan(call);
     workspace_bytes = plan.requirements().workspace_bytes;
     device.run(plan, std::array{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
@@ -218,7 +216,7 @@ TEST_CASE_FIXTURE(DeviceTest, "f16 between the steps of a layer of f32 tokens, w
     const LimitedDevice device("half_workspaces=1");
     const bool serves = device.context().facts().half_workspaces != 0;
     for (const LayerCase &c : cached_layers(true)) {
-        if (c.config.next != nullptr) continue; // its indexer may choose other keys
+        if (c.config.index_topk != 0) continue; // its indexer may choose other keys
         CAPTURE(c.name);
         std::mt19937 random(37);
         const vkattn::Layer layer = make_layer(c.config, random_weights(c, random), device.context());
@@ -237,11 +235,10 @@ TEST_CASE_FIXTURE(DeviceTest, "f16 between the steps of a layer of f32 tokens, w
 TEST_CASE_FIXTURE(DeviceTest, "an intermediate type that is no float is named") {
     const LayerCase c = mla_case(VKATTN_MLA_ABSORB, 0, false);
     const vkattn::Layer layer = make_layer(c);
-    const vkattn_intermediate_type type{{VKATTN_EXTENSION_INTERMEDIATE_TYPE, nullptr}, VKATTN_TYPE_I32};
     vkattn_layer_call call{};
     call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, c.config.embed_dim});
-    call.next = &type;
-    check_refused([&] { (void)layer.plan(call); }, "intermediate type: ");
+    call.intermediate_type = VKATTN_TYPE_I32;
+    check_refused([&] { (void)layer.plan(call); }, "intermediate_type: ");
 }
 
 TEST_CASE_FIXTURE(DeviceTest,
@@ -296,7 +293,7 @@ TEST_CASE_FIXTURE(DeviceTest, "one mask said in every way gives one answer in ev
     constexpr std::uint64_t kBatch = 2, kLen = 9;
     constexpr std::array<std::uint64_t, kBatch> kLengths = {6, 9};
     for (const LayerCase &c : cached_layers()) {
-        if (c.config.next != nullptr) continue; // an indexer takes key_lengths alone
+        if (c.config.index_topk != 0) continue; // an indexer takes key_lengths alone
         CAPTURE(c.name);
         const vkattn::Layer layer = make_layer(c);
         std::mt19937 random(35);
@@ -326,9 +323,9 @@ TEST_CASE_FIXTURE(DeviceTest, "one mask said in every way gives one answer in ev
 TEST_CASE_FIXTURE(DeviceTest, "every layer names its missing weights, all in one message") {
     for (const LayerCase &c : cached_layers()) {
         CAPTURE(c.name);
-        const std::vector<float> none(1);
+        const float none = 0.0f;
         const vkattn_weight strange =
-            vkattn::weight("strange.weight", vkattn::tensor(VKATTN_TYPE_F32, {1}), none.data());
+            vkattn::weight("strange.weight", vkattn::tensor(VKATTN_TYPE_F32, {1}), &none, sizeof none);
         vkattn_layer layer = nullptr;
         const vkattn_context context = test_device().context().get();
         CHECK(vkattn_layer_create(context, &c.config, &strange, 1, &layer) == VKATTN_ERROR_INVALID_ARGUMENT);

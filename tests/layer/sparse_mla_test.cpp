@@ -9,10 +9,6 @@ using namespace vkattn_test;
 
 namespace {
 
-vkattn_layer_indexer indexer_of(const vkattn_layer_config &config) {
-    return *static_cast<const vkattn_layer_indexer *>(config.next);
-}
-
 struct Options {
     std::uint32_t index_topk = 9;
     std::uint64_t len = 40, past_len = 0;
@@ -22,9 +18,7 @@ struct Options {
 
 void check_against_reference(vkattn_mla_form form, bool wide, const Options &o) {
     LayerCase c = sparse_mla_case(form, wide);
-    vkattn_layer_indexer indexer = indexer_of(c.config);
-    indexer.index_topk = o.index_topk;
-    c.config.next = &indexer;
+    c.config.index_topk = o.index_topk;
     if (o.block) {
         c.config.kind = VKATTN_LAYER_MLA_BLOCK;
         c.config.mlp_ratio = 2;
@@ -41,7 +35,7 @@ void check_against_reference(vkattn_mla_form form, bool wide, const Options &o) 
     p.query = normal_tensor(VKATTN_TYPE_F32, {2, o.len, c.config.embed_dim}, random);
     if (o.past_len != 0) {
         p.past_key = normal_tensor(VKATTN_TYPE_F16, {2, o.past_len, latent}, random);
-        p.past_value = normal_tensor(VKATTN_TYPE_F16, {2, o.past_len, indexer.index_head_dim}, random);
+        p.past_value = normal_tensor(VKATTN_TYPE_F16, {2, o.past_len, c.config.index_head_dim}, random);
     }
     p.mask_flags = o.mask_flags;
     p.window_left = 17;
@@ -56,7 +50,7 @@ void check_against_reference(vkattn_mla_form form, bool wide, const Options &o) 
     LayerResults results;
     results.output = HostTensor(VKATTN_TYPE_F32, p.query.shape());
     results.present_key = HostTensor(VKATTN_TYPE_F32, {2, keys, latent});
-    results.present_value = HostTensor(VKATTN_TYPE_F32, {2, keys, indexer.index_head_dim});
+    results.present_value = HostTensor(VKATTN_TYPE_F32, {2, keys, c.config.index_head_dim});
     const vkattn::Layer layer = make_layer(p.config, p.weights);
     std::string complaints = run_layer(p, results, layer.plan(call_of(p, results, VKATTN_KERNEL_AUTO)));
     complaints += compare_layer(p, reference, results);
@@ -80,19 +74,16 @@ TEST_CASE_FIXTURE(DeviceTest, "mla with an indexer attends the keys that score h
 TEST_CASE_FIXTURE(DeviceTest, "mla with an indexer is dense mla where its lists hold every key") {
     const LayerCase sparse_case = sparse_mla_case(VKATTN_MLA_ABSORB, true);
     LayerCase dense_case = sparse_case;
-    dense_case.config.next = nullptr;
+    dense_case.config.index_topk = 0;
     dense_case = layer_case("mla", dense_case.config);
     std::mt19937 random(72);
     Weights weights = random_weights(sparse_case, random);
     const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 30, 48}, random);
-    vkattn_layer_indexer indexer = indexer_of(sparse_case.config);
     vkattn_layer_config config = sparse_case.config;
-    config.next = &indexer;
-    indexer.index_topk = 30;
+    config.index_topk = 30;
     const vkattn::Layer sparse = make_layer(config, weights);
     std::erase_if(weights, [](const auto &weight) { return weight.first.starts_with("indexer."); });
     const HostTensor expected = prefill(make_layer(dense_case.config, weights), input);
-    indexer.index_topk = 1; // the layer has read it
     CHECK(std::ranges::equal(prefill(sparse, input).bytes(), expected.bytes()));
     for (const std::uint32_t pages : {0u, 8u}) { // of a capacity above index_topk: by lists
         CAPTURE(pages);
@@ -106,22 +97,17 @@ TEST_CASE_FIXTURE(DeviceTest, "mla with an indexer is dense mla where its lists 
 TEST_CASE_FIXTURE(DeviceTest, "configurations and calls that an indexer cannot serve are named") {
     const LayerCase c = sparse_mla_case(VKATTN_MLA_ABSORB);
     const auto refuses = [&](const char *expected, const auto &change) {
-        vkattn_layer_indexer indexer = indexer_of(c.config);
         vkattn_layer_config config = c.config;
-        config.next = &indexer;
-        change(config, indexer);
+        change(config);
         check_refused([&] { (void)make_layer(config, {}); }, expected);
     };
-    refuses("q_lora_rank: 0", [](auto &config, auto &) { config.q_lora_rank = 0; });
-    refuses("index_n_heads: 0", [](auto &, auto &indexer) { indexer.index_n_heads = 0; });
-    refuses("index_head_dim: 5, expected 6", [](auto &, auto &indexer) { indexer.index_head_dim = 5; });
-    refuses("index_head_dim: 577", [](auto &, auto &indexer) { indexer.index_head_dim = 577; });
-    refuses("index_topk: 0", [](auto &, auto &indexer) { indexer.index_topk = 0; });
-    refuses("index_topk: 2049", [](auto &, auto &indexer) { indexer.index_topk = 2049; });
-    refuses("config: with an indexer", [](auto &config, auto &) { config.kind = VKATTN_LAYER_ENCODER; });
-    refuses("config.next: an extension of kind 2",
-            [](auto &, auto &indexer) { indexer.extension.kind = VKATTN_EXTENSION_KEY_LIST; });
-    refuses("indexer.k_norm.weight is missing", [](auto &, auto &) {});
+    refuses("q_lora_rank: 0", [](auto &config) { config.q_lora_rank = 0; });
+    refuses("index_n_heads: 0", [](auto &config) { config.index_n_heads = 0; });
+    refuses("index_head_dim: 5, expected 6", [](auto &config) { config.index_head_dim = 5; });
+    refuses("index_head_dim: 577", [](auto &config) { config.index_head_dim = 577; });
+    refuses("index_topk: 2049", [](auto &config) { config.index_topk = 2049; });
+    refuses("config: with an indexer", [](auto &config) { config.kind = VKATTN_LAYER_ENCODER; });
+    refuses("indexer.k_norm.weight is missing", [](auto &) {});
 
     const vkattn::Layer layer = make_layer(c), dense = make_layer(mla_case(VKATTN_MLA_ABSORB, 11, true));
     vkattn_layer_call call{};

@@ -519,7 +519,7 @@ void check_rows_with_nan(const AttentionProblem &problem, std::uint64_t key, vka
     std::uint64_t wrong = 0;
     for (std::uint64_t i = 0; i < results.output.elements(); ++i) {
         const std::uint64_t query = i / s.v_head_dim % s.q_len;
-        const bool sees = query + problem.past_len >= key;
+        const bool sees = query + problem.past_len.value >= key;
         const float value = results.output.get(i), sum = results.log_sum_exp.get(i / s.v_head_dim);
         const double expected = reference.output[i];
         wrong += std::isnan(value) != sees || std::isnan(sum) != sees ||

@@ -326,7 +326,7 @@ TEST_CASE_FIXTURE(DeviceTest, "gated linear of matrices that lie between each ot
     problem.weight = normal_tensor(VKATTN_TYPE_F16, {2, 40, 64}, {64, 128, 1}, random, 0.1f);
     check_linear(problem, VKATTN_TYPE_F16);
     const LimitedDevice device("");
-    for (const vkattn::Candidate &each : tuned(device.context(), problem, VKATTN_TYPE_F16))
+    for (const vkattn_candidate &each : tuned(device.context(), problem, VKATTN_TYPE_F16))
         CHECK_MESSAGE(std::string(each.reason) == "", std::string(each.tile));
     check_linear(problem, VKATTN_TYPE_F16, device.device());
     problem.residual = rows(VKATTN_TYPE_F32, 2, 12, 40, random);
@@ -421,7 +421,7 @@ TEST_CASE_FIXTURE(DeviceTest, "linear as tuning finds it fastest, and a saved ch
         const std::string first = candidates.front().tile;
         CHECK(first.substr(0, first.find(',')) == untuned.substr(0, untuned.find(':')));
         CHECK(candidates.size() > 1);
-        for (const vkattn::Candidate &each : candidates)
+        for (const vkattn_candidate &each : candidates)
             CHECK_MESSAGE(std::string(each.reason) == "", std::string(each.tile));
         CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
         CHECK(check_linear(problem, layer.type, device.device()).find("tuning") != std::string::npos);

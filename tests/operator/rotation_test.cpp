@@ -13,8 +13,11 @@ using namespace vkattn_test;
 
 namespace {
 
-constexpr vkattn_cache_info kRotated{.key_rotation = VKATTN_ROTATION_HADAMARD,
-                                     .value_rotation = VKATTN_ROTATION_HADAMARD};
+const vkattn_cache_info kRotated = [] {
+    vkattn_cache_info info{};
+    info.key_rotation = info.value_rotation = VKATTN_ROTATION_HADAMARD;
+    return info;
+}();
 
 void rotate_both(vkattn_attention_desc &desc) { desc.key_rotation = desc.value_rotation = VKATTN_ROTATION_HADAMARD; }
 

@@ -15,7 +15,21 @@ using namespace vkattn_test;
 namespace {
 
 constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F8_E4M3, VKATTN_TYPE_F8_E5M2};
-constexpr vkattn_cache_info kOfRows{.key_scaling = VKATTN_SCALING_ROW, .value_scaling = VKATTN_SCALING_ROW};
+
+// Of a cache: how it scales, and by which numbers where they are given.
+vkattn_cache_info scaling(vkattn_scaling key, vkattn_scaling value, std::span<const float> key_scales = {},
+                          std::span<const float> value_scales = {}) {
+    vkattn_cache_info info{};
+    info.key_scaling = key;
+    info.value_scaling = value;
+    info.key_scales = key_scales.data();
+    info.key_scale_count = static_cast<std::uint32_t>(key_scales.size());
+    info.value_scales = value_scales.data();
+    info.value_scale_count = static_cast<std::uint32_t>(value_scales.size());
+    return info;
+}
+
+const vkattn_cache_info kOfRows = scaling(VKATTN_SCALING_ROW, VKATTN_SCALING_ROW);
 constexpr unsigned kEachRow = 7; // batch entry, head and position: bits of random_scales
 
 struct ScalesCase {
@@ -382,12 +396,9 @@ TEST_CASE_FIXTURE(DeviceTest, "caches keep, read and copy their scales") {
         CHECK(of_rows.shape[3] == 1);
     }
     const std::vector<float> numbers = {30.0f, 7.0f, 11.0f, 2.0f, 5.0f, 1.0f, 9.0f, 3.0f};
-    const vkattn::Cache fixed = filled(0, {.key_scaling = VKATTN_SCALING_TENSOR,
-                                           .value_scaling = VKATTN_SCALING_HEAD,
-                                           .key_scales = numbers.data(),
-                                           .key_scale_count = 1,
-                                           .value_scales = numbers.data(),
-                                           .value_scale_count = c.config.num_kv_heads});
+    const std::span all(numbers);
+    const vkattn::Cache fixed =
+        filled(0, scaling(VKATTN_SCALING_TENSOR, VKATTN_SCALING_HEAD, all.first(1), all.first(c.config.num_kv_heads)));
     const std::vector<float> held = read(fixed, VKATTN_CACHE_KEYS, 1, count), from = of_sequence(keys, 1);
     for (std::uint64_t i = 0; i < count; ++i)
         if (std::fabs(from[i]) > 1.0f && std::fabs(from[i]) < 30.0f * 448.0f)
@@ -440,12 +451,11 @@ TEST_CASE_FIXTURE(DeviceTest, "scales that cannot be are named") {
     const auto scaling_refused = [](const vkattn_cache_info &info, const char *expected) {
         CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, info).find(expected) != std::string::npos);
     };
-    scaling_refused({.key_scaling = VKATTN_SCALING_TENSOR}, "key_scales: NULL, expected 1 numbers");
-    scaling_refused({.value_scaling = VKATTN_SCALING_HEAD, .value_scales = wrong, .value_scale_count = 2},
-                    "value_scales: -1, expected finite numbers above 0");
-    scaling_refused({.value_scaling = VKATTN_SCALING_HEAD, .value_scales = wrong, .value_scale_count = 1},
-                    "value_scales: 1 numbers, expected 2");
-    scaling_refused({.key_scaling = static_cast<vkattn_scaling>(4)}, "key_scaling: 4, expected a vkattn_scaling");
+    constexpr vkattn_scaling kNone = VKATTN_SCALING_NONE, kHead = VKATTN_SCALING_HEAD;
+    scaling_refused(scaling(VKATTN_SCALING_TENSOR, kNone), "key_scales: NULL, expected 1 numbers");
+    scaling_refused(scaling(kNone, kHead, {}, wrong), "value_scales: -1, expected finite numbers above 0");
+    scaling_refused(scaling(kNone, kHead, {}, std::span(wrong).first(1)), "value_scales: 1 numbers, expected 2");
+    scaling_refused(scaling(static_cast<vkattn_scaling>(4), kNone), "key_scaling: 4, expected a vkattn_scaling");
     CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, kOfRows, true).find("value_scaling: given, expected none") !=
           std::string::npos);
 }

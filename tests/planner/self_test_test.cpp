@@ -116,7 +116,7 @@ void check_takes_over(const Case &c) {
 
 // Whether it is the check of this name, or that of the same shader for devices with subgroups, or of those that read shared
 // memory by halves.
-bool is_of(const vkattn::Check &check, const std::string &name) {
+bool is_of(const vkattn_check &check, const std::string &name) {
     const std::string found = check.name;
     const std::size_t comma = name.find(',');
     const std::string shader = name.substr(0, comma), rest = name.substr(comma);
@@ -129,18 +129,18 @@ TEST_SUITE_BEGIN("self_test");
 
 TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
     const LimitedDevice device("matrix_units=1");
-    const std::vector<vkattn::Check> checks = device.context().self_test();
+    const vkattn::List<vkattn_check> checks = device.context().self_test();
     CHECK(checks.size() >= 30);
-    CHECK(checks.size() <= VKATTN_MAX_CHECKS);
+    for (const vkattn_check &check : checks) CHECK(check.check_count >= checks.size());
     for (const std::string name :
          {"flash, f32", "flash, q8_0", "flash, large heads", "flash, pages", "flash, keys in parts", "decode, q8_0",
           "decode_halves, f16", "merge_parts, keys in parts", "qk_scores, f32", "linear, f16", "linear_vector, f32",
           "rows, q8_0", "sort_lists, f32", "merge_lists, f32", "select, f32", "sort_selected, f32",
           "index_scores, f32"})
-        CHECK_MESSAGE(std::ranges::any_of(checks, [&](const vkattn::Check &check) { return is_of(check, name); }),
-                      name);
-    for (const vkattn::Check &check : checks) CHECK_MESSAGE(check.passed, check.name << ": " << check.reason);
-    for (const vkattn::Check &check : checks) CHECK(check.milliseconds > 0.0);
+        CHECK_MESSAGE(std::ranges::any_of(checks, [&](const vkattn_check &check) { return is_of(check, name); }), name);
+    for (const vkattn_check &check : checks)
+        CHECK_MESSAGE(check.passed, std::string(check.name) << ": " << std::string(check.reason));
+    for (const vkattn_check &check : checks) CHECK(check.milliseconds > 0.0);
     const vkattn_device_facts before = test_device().facts(), after = device.context().facts();
     for (std::uint32_t i = 0; i < after.kernel_count; ++i)
         CHECK(after.kernels[i].supported == before.kernels[i].supported);
@@ -157,11 +157,12 @@ TEST_CASE_FIXTURE(DeviceTest, "the checks are told one by one, those of the list
     const auto tell = [](void *user, const vkattn_check *check) {
         static_cast<std::vector<std::string> *>(user)->emplace_back(check->name);
     };
-    REQUIRE(vkattn_self_test_each(device.context().get(), tell, &told) == VKATTN_SUCCESS);
+    vkattn_list checks = nullptr;
+    REQUIRE(vkattn_self_test(device.context().get(), tell, &told, &checks) == VKATTN_SUCCESS);
     std::vector<std::string> listed;
-    for (const vkattn::Check &check : device.context().self_test()) listed.emplace_back(check.name);
+    for (const vkattn_check &check : vkattn::List<vkattn_check>(checks)) listed.emplace_back(check.name);
     CHECK(told == listed);
-    CHECK(vkattn_self_test_each(device.context().get(), nullptr, nullptr) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_self_test(device.context().get(), nullptr, nullptr, nullptr) == VKATTN_SUCCESS);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a layer's workspace is told without a test of its kernels") {
@@ -174,7 +175,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a layer's workspace is told without a test of its
     config.num_heads = 4;
     vkattn_layer_call call{};
     call.query = call.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 40, 64});
-    CHECK(device.context().layer_workspace(config, call) > 0);
+    CHECK(device.context().measure(config, call).workspace_bytes > 0);
     const auto reason = [&] { return std::string(support_of(device.context().facts(), VKATTN_KERNEL_FLASH)->reason); };
     CHECK(reason() == ""); // nobody has found out
     CHECK(chosen(device.context(), Asked(kCases[0]).desc) != VKATTN_KERNEL_FLASH);
@@ -279,11 +280,11 @@ TEST_CASE_FIXTURE(DeviceTest, "where addresses lead astray, linear layers do wit
         return;
     }
     std::size_t failed = 0, passed = 0;
-    for (const vkattn::Check &check : device.context().self_test()) {
+    for (const vkattn_check &check : device.context().self_test()) {
         const std::string name = check.name;
         if (name.find("linear") != 0) continue;
         const bool addressed = name.find("linear_addresses") == 0;
-        CHECK_MESSAGE((check.passed == 0) == addressed, name << ": " << check.reason);
+        CHECK_MESSAGE((check.passed == 0) == addressed, name << ": " << std::string(check.reason));
         if (name.find("linear_coopmat") != 0 && name.find("linear_dots") != 0) ++(addressed ? failed : passed);
     }
     const std::size_t weights = 3 + quantised_weight_types().size(); // f32, f16 and bf16, and blocks
@@ -297,7 +298,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a full self-test names what fails") {
     const CorruptedDevice corrupted({.kernel = VKATTN_KERNEL_UNFUSED, .shaders = "linear"});
     const LimitedDevice device("self_test=0", corrupted.get_instance_proc_addr());
     std::size_t failed = 0;
-    for (const vkattn::Check &check : device.context().self_test()) {
+    for (const vkattn_check &check : device.context().self_test()) {
         if (check.passed) continue;
         if (std::string(check.name).starts_with("linear, ")) continue;
         ++failed;
@@ -426,9 +427,9 @@ TEST_CASE_FIXTURE(DeviceTest, "where pages alone are wrong, dense keys stay with
     CHECK(reason() == "");
     CHECK(chosen(device.context(), desc) == VKATTN_KERNEL_DECODE); // by its other shader
     CHECK_MESSAGE(reason().starts_with("self-test: decode_halves, pages: wrong numbers"), reason());
-    for (const vkattn::Check &check : device.context().self_test())
+    for (const vkattn_check &check : device.context().self_test())
         CHECK_MESSAGE((check.passed == 0) == (std::string(check.name) == "decode_halves, pages"),
-                      check.name << ": " << check.reason);
+                      check.name << ": " << std::string(check.reason));
     CHECK(plan_and_run(device, dense).is_right);
 }
 
@@ -438,7 +439,7 @@ TEST_CASE_FIXTURE(DeviceTest, "of unfused, of copies and of linear layers the sh
     const CorruptedDevice corrupted({.shaders = "qk_scores rows linear_vector"});
     const LimitedDevice device(with_self_test(0).c_str(), corrupted.get_instance_proc_addr());
     std::map<std::string, std::size_t> failed;
-    for (const vkattn::Check &check : device.context().self_test()) {
+    for (const vkattn_check &check : device.context().self_test()) {
         const std::string name = check.name;
         if (check.passed == 0) ++failed[name.substr(0, name.find(','))];
     }
@@ -452,8 +453,7 @@ TEST_CASE_FIXTURE(DeviceTest,
     vkattn_attention_desc attention{};
     attention.query = attention.output = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 2, 64});
     attention.key = attention.value = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 75, 64});
-    const vkattn_key_list list{{VKATTN_EXTENSION_KEY_LIST, nullptr}, vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 2, 7}), 1};
-    attention.next = &list;
+    attention.key_indices = vkattn::tensor(VKATTN_TYPE_I32, {1, 1, 2, 7});
     vkattn_index_desc index{};
     index.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 2, 64});
     index.key = attention.key;

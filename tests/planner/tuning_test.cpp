@@ -46,8 +46,8 @@ AttentionResults results_of(const Case &c) {
     return results;
 }
 
-const vkattn::Candidate &kept(const std::vector<vkattn::Candidate> &candidates) {
-    const auto is_kept = [](const vkattn::Candidate &candidate) { return candidate.kept; };
+const vkattn_candidate &kept(const vkattn::List<vkattn_candidate> &candidates) {
+    const auto is_kept = [](const vkattn_candidate &candidate) { return candidate.kept != 0; };
     REQUIRE(std::ranges::count_if(candidates, is_kept) == 1);
     return *std::ranges::find_if(candidates, is_kept);
 }
@@ -66,13 +66,14 @@ void check_tuned(const LimitedDevice &device, const Case &c) {
     AttentionResults results = results_of(c);
     const vkattn_attention_desc desc = describe(problem, results, c.kernel);
     const vkattn_kernel untuned = device.context().attention_plan(desc).report().kernel;
-    const std::vector<vkattn::Candidate> candidates = device.context().tune(desc);
+    const vkattn::List<vkattn_candidate> candidates = device.context().tune(desc);
     CHECK(candidates.front().kernel == untuned);
     CHECK(candidates.size() > 1);
     std::set<std::string> told; // no two candidates in the same words
-    for (const vkattn::Candidate &candidate : candidates) {
-        CHECK_MESSAGE(std::string(candidate.reason) == "", kernel_text(candidate.kernel) << " " << candidate.tile);
-        CHECK_MESSAGE(told.insert(kernel_text(candidate.kernel) + candidate.tile).second, candidate.tile);
+    for (const vkattn_candidate &candidate : candidates) {
+        const std::string way = kernel_text(candidate.kernel) + " " + candidate.tile;
+        CHECK_MESSAGE(std::string(candidate.reason) == "", way);
+        CHECK_MESSAGE(told.insert(way).second, way);
     }
     const vkattn_kernel best = kept(candidates).kernel;
     const vkattn::Plan plan = device.context().attention_plan(desc);
@@ -124,14 +125,14 @@ TEST_CASE_FIXTURE(DeviceTest, "a kernel with other numbers is not kept") {
     const LimitedDevice device("matrix_units=2,self_test=0,scalar_address_loads=0", corrupted.get_instance_proc_addr());
     AttentionResults results = results_of(kCases[0]);
     const AttentionProblem problem = problem_of(kCases[0], kCases[0].kv_len);
-    const std::vector<vkattn::Candidate> candidates =
+    const vkattn::List<vkattn_candidate> candidates =
         device.context().tune(describe(problem, results, VKATTN_KERNEL_AUTO));
     CHECK(kept(candidates).kernel == VKATTN_KERNEL_FLASH);
-    for (const vkattn::Candidate &candidate : candidates) {
+    for (const vkattn_candidate &candidate : candidates) {
         // merge_parts, which joins decode's parts, joins flash's too
-        const bool merges =
-            candidate.kernel == VKATTN_KERNEL_DECODE || candidate.tile.find(" parts") != std::string::npos;
-        CHECK_MESSAGE((candidate.reason.find("other numbers than untuned") == 0) == merges, candidate.tile);
+        const std::string tile = candidate.tile;
+        const bool merges = candidate.kernel == VKATTN_KERNEL_DECODE || tile.find(" parts") != std::string::npos;
+        CHECK_MESSAGE(std::string(candidate.reason).starts_with("other numbers than untuned") == merges, tile);
     }
 }
 
@@ -147,9 +148,9 @@ TEST_CASE_FIXTURE(DeviceTest, "paged, packed and masked problems are tuned with 
     desc.key_lengths = vkattn::tensor(VKATTN_TYPE_I32, {3});
     desc.mask_flags = VKATTN_MASK_CAUSAL;
     desc.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
-    for (const vkattn::Candidate &candidate : device.context().tune(desc)) CHECK(std::string(candidate.reason) == "");
+    for (const vkattn_candidate &candidate : device.context().tune(desc)) CHECK(std::string(candidate.reason) == "");
     desc.max_seqlen_q = 3; // then some rows are of no sequence
-    for (const vkattn::Candidate &candidate : device.context().tune(desc)) CHECK(std::string(candidate.reason) == "");
+    for (const vkattn_candidate &candidate : device.context().tune(desc)) CHECK(std::string(candidate.reason) == "");
 
     vkattn_attention_desc masked{};
     masked.query = masked.output = vkattn::tensor(VKATTN_TYPE_F32, {2, 2, 5, 32});
@@ -157,7 +158,7 @@ TEST_CASE_FIXTURE(DeviceTest, "paged, packed and masked problems are tuned with 
     masked.output.shape[3] = 16;
     masked.attn_mask = vkattn::tensor(VKATTN_TYPE_BOOL, {5, 33});
     masked.key_padding_mask = vkattn::tensor(VKATTN_TYPE_BOOL, {2, 33});
-    for (const vkattn::Candidate &candidate : device.context().tune(masked)) CHECK(std::string(candidate.reason) == "");
+    for (const vkattn_candidate &candidate : device.context().tune(masked)) CHECK(std::string(candidate.reason) == "");
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a saved choice serves a later context") {

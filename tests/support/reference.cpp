@@ -81,8 +81,8 @@ long long mask_offset(const AttentionProblem &p, const DenseProblem &d, std::siz
 
 void scaled_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     const AttentionSizes &s = d.sizes;
-    const double scale = p.scale.present != 0 ? static_cast<double>(p.scale.value)
-                                              : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+    const double scale =
+        p.scale.present != 0 ? static_cast<double>(p.scale.value) : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
     const double *query = &d.query[((row.batch * s.query_heads + row.head) * s.q_len + row.query) * s.head_dim];
     const double *key = &d.key[(row.batch * s.kv_heads + kv_head_of(p, s, row.head)) * s.kv_len * s.head_dim];
     for (std::size_t j = 0; j < s.kv_len; ++j) {
