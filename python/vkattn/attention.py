@@ -186,4 +186,5 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 # are members of the description as they are.
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(attention).parameters.items()}
 _ARRAYS = tuple(name for name in (*_abi.ATTENTION_TENSORS, "key_scales", "value_scales", "out") if name in _DEFAULTS)
-_MEMBERS = tuple(name for name in _DEFAULTS if name in _abi.AttentionDesc._kinds_ and name not in (*_ARRAYS, "scale", "query_rounding"))
+_MEMBERS = tuple(name for name in _DEFAULTS
+                 if name in _abi.AttentionDesc._kinds_ and name not in (*_ARRAYS, "scale", "query_rounding"))

@@ -49,7 +49,7 @@ def _variant(context, text):
 
 
 def _set_variant(desc, inputs, context, functions, given, numbers):
-    """Sets the variant of {name: function} in a description, and adds what it captures to the inputs; numbers: for GLSL. Returns the variant's
+    """Sets the variant of {name: function} in a description, and adds what it captures to the inputs. Returns the variant's
     handle, which the plan must not outlive: its address is a part of what the plan is known by."""
     text, captured = functions_text(functions, given)
     with context.lock:

@@ -105,8 +105,8 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
 bool stages_keys_at_once(const MatrixTile &tile, const AttentionProblem &problem) {
     const uint32_t loads = tile.keys * (tile.chunk_dims / kVectorElements);
     const uint32_t invocations = subgroups_of(tile) * tile.subgroup_size;
-    return problem.key.type == matrix_type(problem) && rows_are_aligned(problem, problem.key) && loads % invocations == 0 &&
-           loads / invocations <= kMostLoads;
+    return problem.key.type == matrix_type(problem) && rows_are_aligned(problem, problem.key) &&
+           loads % invocations == 0 && loads / invocations <= kMostLoads;
 }
 
 // Where query rows are loaded sixteen bytes at a time, and pass a strip in whole matrices; see QUERY_IN_REGISTERS.

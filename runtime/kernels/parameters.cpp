@@ -47,8 +47,8 @@ uint32_t dim_stride(const vkattn_tensor &tensor) {
 
 bool rows_are_aligned(const AttentionProblem &problem, const vkattn_tensor &tensor, bool whatever_sizes) {
     constexpr uint32_t kElements = 8, kBytes = 16;
-    bool aligned = problem.region_alignment % kBytes == 0 && !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
-                   tensor.offset % kElements == 0;
+    bool aligned = problem.region_alignment % kBytes == 0 && !is_quantised(tensor.type) && tensor.strides[3] == 1 &&
+                   tensor.shape[3] % kElements == 0 && tensor.offset % kElements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
         aligned = aligned && ((tensor.shape[dim] == 1 && !whatever_sizes) || tensor.strides[dim] % kElements == 0);
     return aligned;
@@ -100,7 +100,8 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (tensor.layout == TensorLayout::kCaptured)
-            constants.CAPTURED_FORMATS |= format_of(problem.*tensor.member) << (8 * (tensor.binding - BINDING_CAPTURED_0));
+            constants.CAPTURED_FORMATS |= format_of(problem.*tensor.member)
+                                          << (8 * (tensor.binding - BINDING_CAPTURED_0));
     if (present(problem.block_table)) constants.PAGE_SIZE = static_cast<uint32_t>(problem.key.shape[2]);
     if (problem.key_block_len != 0) constants.KEY_BLOCK_LEN = problem.key_block_len;
     if (problem.block_q_len != 0) {

@@ -103,7 +103,7 @@ vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionTensor &te
     uint64_t limits[4] = {problem.batch, problem.query_heads, problem.q_len, problem.kv_len};
     for (uint32_t dim = 0; dim + 2 < mask.rank; ++dim) { // batch, and heads of rank 4
         const uint64_t size = mask.shape[dim];
-        if ((dim == 1 && mask.rank != 4) || size <= 1 || size >= limits[dim] || limits[dim] % size != 0) continue;
+        if (size <= 1 || size >= limits[dim] || limits[dim] % size != 0) continue;
         limits[dim] = size;
         problem.mask_in_turn = true;
     }
@@ -234,8 +234,8 @@ int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem
 }
 
 void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY |
-                           VKATTN_MASK_TIMES_SLOPES;
+    const uint32_t known =
+        VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY | VKATTN_MASK_TIMES_SLOPES;
     require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
             " has unknown bits, expected vkattn_mask_flags");
     problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;

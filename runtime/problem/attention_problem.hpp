@@ -44,7 +44,7 @@ struct AttentionProblem {
     bool causal;
     bool windowed;
     bool keys_to_last_query;
-    bool mask_in_turn;      // attn_mask has a divisor of the entries or of the heads: a part of the problem has it whole
+    bool mask_in_turn; // attn_mask has a divisor of the entries or of the heads: a part of the problem has it whole
     bool mask_times_slopes; // alibi_slopes multiply attn_mask, and not distances
     int32_t offset;
     bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
@@ -55,9 +55,10 @@ struct AttentionProblem {
     // of the blocks of K's and V's rows that are stored rotated, see vkattn_kv_rotation; 0: none is
     uint32_t key_hadamard, value_hadamard;
     vkattn_kernel kernel;
-    vkattn_type query_rounding; // of F32 queries that may be rounded; VKATTN_TYPE_NONE: they may not, or are of that type
+    vkattn_type
+        query_rounding; // of F32 queries that may be rounded; VKATTN_TYPE_NONE: they may not, or are of that type
     uint32_t region_alignment; // bytes, of the offsets of what callers bind
-    KernelTile tile; // what tuning found; followed where it suits
+    KernelTile tile;           // what tuning found; followed where it suits
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.

@@ -33,7 +33,7 @@ namespace vkattn::gpu {
 /* in MORE_FEATURES: value_scales differ among the keys of a sequence's head: bit 44 */
 #define MORE_FEATURE_VALUE_SCALES_OF_KEYS (1u << 12)
 #define MORE_FEATURE_MASK_TIMES_SLOPES (1u << 13) /* in place of FEATURE_ALIBI_SLOPES: bit 45 */
-#define MORE_FEATURE_MASK_IN_TURN (1u << 14) /* attn_mask has a divisor of the entries or heads: bit 46 */
+#define MORE_FEATURE_MASK_IN_TURN (1u << 14)      /* attn_mask has a divisor of the entries or heads: bit 46 */
 
 /* index, in MORE_FEATURES: bits 48 on */
 #define MORE_FEATURE_INDEX_RELU (1u << 16)

@@ -276,13 +276,13 @@ TEST_CASE_FIXTURE(DeviceTest, "numbers and choices") {
                           {"a mask times slopes without slopes", "mask_flags",
                            [](Desc &d) {
                                d.mask_flags = VKATTN_MASK_TIMES_SLOPES;
-                               d.attn_mask = tensor(VKATTN_TYPE_F32, {5, 7});
+                               d.attn_mask = vkattn::tensor(VKATTN_TYPE_F32, {5, 7});
                            }},
                           {"a boolean mask times slopes", "mask_flags",
                            [](Desc &d) {
                                d.mask_flags = VKATTN_MASK_TIMES_SLOPES;
-                               d.attn_mask = tensor(VKATTN_TYPE_BOOL, {5, 7});
-                               d.alibi_slopes = tensor(VKATTN_TYPE_F32, {4});
+                               d.attn_mask = vkattn::tensor(VKATTN_TYPE_BOOL, {5, 7});
+                               d.alibi_slopes = vkattn::tensor(VKATTN_TYPE_F32, {4});
                            }},
                           {"causal_alignment", "causal_alignment",
                            [](Desc &d) { d.causal_alignment = static_cast<vkattn_causal_alignment>(2); }},

@@ -247,9 +247,9 @@ TEST_CASE_FIXTURE(DeviceTest, "lists of the keys that a mask lets be seen, of ev
         vkattn_mask_indices_desc desc{};
         desc.attn_mask = mask.view();
         desc.key_indices = lists.view();
-        test_device().run(test_device().context().mask_indices_plan(desc),
-                          {{VKATTN_ROLE_ATTN_MASK, &mask, Access::kRead},
-                           {VKATTN_ROLE_KEY_INDICES, &lists, Access::kWrite}});
+        const Region regions[] = {{VKATTN_ROLE_ATTN_MASK, &mask, Access::kRead},
+                                  {VKATTN_ROLE_KEY_INDICES, &lists, Access::kWrite}};
+        test_device().run(test_device().context().mask_indices_plan(desc), regions);
         std::size_t wrong = 0;
         for (std::uint64_t i = 0; i < lists.elements(); ++i) {
             const std::uint64_t q = i / width % c.lists[2], h = i / width / c.lists[2] % c.lists[1],
