@@ -200,8 +200,8 @@ typedef struct vkattn_attention_desc {
     vkattn_tensor captured_1;
     vkattn_tensor captured_2;
     vkattn_tensor captured_3;
-    float captured_numbers
-        [VKATTN_CAPTURED_NUMBERS]; /* of variant, too: a part of the plan, and not of what is compiled */
+    /* Of variant, too: a part of the plan, and not of what is compiled. */
+    float captured_numbers[VKATTN_CAPTURED_NUMBERS];
     /* Bytes that the offset of each region is a multiple of when vkattn_attention_plan's plan is recorded: 4, 8 or 16; 0: 16. Below 16
      * code that reads sixteen bytes at a time is not taken, where that may be slower. Not below 16 where K or V is rotated.
      * vkattn_tensor.offset, which is a part of the plan, may be any element. */

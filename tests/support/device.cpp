@@ -286,12 +286,13 @@ std::string try_attention(const AttentionProblem &problem, const AttentionRefere
     std::string complaints;
     if (kernel != VKATTN_KERNEL_AUTO && plan.report().kernel != kernel) complaints += "another kernel was taken\n";
     complaints += test_device().try_run(plan, regions_of(problem, results));
-    const double largest = reference.largest_score;
-    note_difference(
-        complaints, "output", results.output, reference.output,
-        nmse_bound({problem.query.type(), problem.key.type(), problem.value.type(), results.output.type()}, largest));
-    const vkattn_type of_query = problem.keys_rotated ? problem.query.type() : VKATTN_TYPE_F32; // it is rounded again
     const bool rounds = problem.query_rounding != VKATTN_TYPE_NONE && is_matrix_kernel(plan.report().kernel);
+    const double largest = reference.largest_score;
+    note_difference(complaints, "output", results.output, reference.output,
+                    nmse_bound({rounds ? problem.query_rounding : problem.query.type(), problem.key.type(),
+                                problem.value.type(), results.output.type()},
+                               largest));
+    const vkattn_type of_query = problem.keys_rotated ? problem.query.type() : VKATTN_TYPE_F32; // it is rounded again
     const vkattn_type of_scores = rounds ? problem.query_rounding : of_query;
     const double exact = nmse_bound({of_scores}), weights = nmse_bound({of_scores}, largest);
     note_difference(complaints, "log_sum_exp", results.log_sum_exp, reference.log_sum_exp, exact);
