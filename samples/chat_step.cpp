@@ -109,7 +109,8 @@ vkattn::Layer make_layer(const vkattn::Context &context) {
     std::vector<float> weights = random_values(kWidth * kWidth, 7);
     for (float &weight : weights) weight /= 8.0f;
     const auto weight = [&](const char *name, std::uint64_t rows) {
-        return vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_F32, {rows, kWidth}), weights.data());
+        return vkattn::weight(name, vkattn::tensor(VKATTN_TYPE_F32, {rows, kWidth}), weights.data(),
+                              weights.size() * sizeof(float));
     };
     const std::uint64_t kv_rows = kKvHeads * (kWidth / kHeads);
     return context.layer(config, std::vector{weight("q_proj.weight", kWidth), weight("k_proj.weight", kv_rows),

@@ -13,7 +13,7 @@ static vkattn_result attend(vkattn_context context, vkattn_plan plan, float data
     for (int i = 0; i < TENSORS && result == VKATTN_SUCCESS; ++i) {
         result = vkattn_buffer_create(context, sizeof data[i], &buffers[i]);
         if (result == VKATTN_SUCCESS) result = vkattn_buffer_write(buffers[i], 0, data[i], sizeof data[i]);
-        bindings[i] = (vkattn_binding){.role = roles[i], .buffer = vkattn_buffer_handle(buffers[i])};
+        bindings[i] = (vkattn_binding){.role = roles[i], .region = vkattn_buffer_region(buffers[i])};
     }
     if (result == VKATTN_SUCCESS) result = vkattn_run(plan, bindings, TENSORS, NULL);
     if (result == VKATTN_SUCCESS) result = vkattn_buffer_read(buffers[3], 0, data[3], sizeof data[3]);

@@ -10,6 +10,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------------ attention */
 
+/* Masks that are no tensors: bits, which combine. */
 typedef enum vkattn_mask_flags {
     VKATTN_MASK_NONE = 0,
     VKATTN_MASK_CAUSAL = 1, /* key j is visible to query i when j <= i + offset */
@@ -53,6 +54,7 @@ typedef enum vkattn_block_state {
     VKATTN_BLOCK_STATE_MAX_ENUM = 0x7fffffff
 } vkattn_block_state;
 
+/* Functions of yours in every kernel: variants.h. */
 typedef struct vkattn_variant_opaque *vkattn_variant;
 
 #define VKATTN_CAPTURED_TENSORS 4 /* that the functions of a variant read */
@@ -298,12 +300,14 @@ typedef struct vkattn_kv_append_desc {
 VKATTN_API vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc,
                                                vkattn_plan *plan);
 
+/* What vkattn_index_plan makes of each head's product. */
 typedef enum vkattn_index_activation {
     VKATTN_INDEX_RELU = 0,
     VKATTN_INDEX_IDENTITY = 1,
     VKATTN_INDEX_ACTIVATION_MAX_ENUM = 0x7fffffff
 } vkattn_index_activation;
 
+/* How vkattn_index_plan joins scores. */
 typedef enum vkattn_index_reduce {
     VKATTN_INDEX_SUM = 0,  /* over heads */
     VKATTN_INDEX_MAX = 1,  /* over heads, or the visible keys of a block */

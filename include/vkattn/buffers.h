@@ -8,6 +8,7 @@
 extern "C" {
 #endif
 
+/* A storage buffer of a context, with its memory. */
 typedef struct vkattn_buffer_opaque *vkattn_buffer;
 
 /* Creates a storage buffer in the best memory of the device (a convenience: any VkBuffer of yours serves as well).

@@ -8,8 +8,10 @@
 extern "C" {
 #endif
 
+/* A Vulkan device in use. */
 typedef struct vkattn_context_opaque *vkattn_context;
 
+/* What a message asks of you. */
 typedef enum vkattn_severity {
     VKATTN_SEVERITY_INFO = 0,    /* nothing to do */
     VKATTN_SEVERITY_WARNING = 1, /* the call goes on, but not as asked */

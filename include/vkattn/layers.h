@@ -11,6 +11,7 @@ extern "C" {
 
 /* ------------------------------------------------------------------------------------------------ layers */
 
+/* What a layer computes; the names of its weights are at vkattn_layer_create. */
 typedef enum vkattn_layer_kind {
     VKATTN_LAYER_MHA = 0,           /* MHA, MQA, GQA */
     VKATTN_LAYER_LATENT_MHA = 1,    /* K and V in one shared latent head, lifted by up_proj per head */
@@ -145,6 +146,7 @@ typedef struct vkattn_weight {
     vkattn_region region;
 } vkattn_weight;
 
+/* A layer with its weights. Immutable. */
 typedef struct vkattn_layer_opaque *vkattn_layer;
 
 /* Creates a layer and uploads its weights once. Linears are [out, in]; each has an optional .bias [out].
@@ -233,6 +235,7 @@ typedef struct vkattn_cache_info {
     uint32_t value_scale_count;
 } vkattn_cache_info;
 
+/* A tensor of a cache. */
 typedef enum vkattn_cache_part {
     VKATTN_CACHE_KEYS = 0,    /* [batch, heads, capacity, head_dim]; of pages [page_count, heads, page_len, head_dim] */
     VKATTN_CACHE_VALUES = 1,  /* the same with v_head_dim */
@@ -312,8 +315,8 @@ typedef struct vkattn_cache_append_desc {
     uint32_t max_seqlen;
 } vkattn_cache_append_desc;
 
-/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan keeps the cache. Attention after it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
- * NULL. */
+/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan keeps the cache. Attention after it binds the
+ * parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
                                                   vkattn_plan *plan);
 
@@ -387,7 +390,8 @@ typedef struct vkattn_layer_call {
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
 
-/* Fills in what a plan of such a call would take on this device, without the layer: its weights are only thought of. Where it matters
+/* Fills in what a plan of such a call would take on this device, without the layer: its weights are only thought of,
+ * as ones that the layer uploads: those in buffers of yours that do not lie behind each other take more dispatches. Where it matters
  * whether there is a bias, which it does of VKATTN_MLA_ABSORB alone (see there), says the more of the two; of quantised weights, with
  * which CPU drivers normalise few tokens in other kernels, it may be more than the plan takes. Compiles, tests and allocates nothing: a
  * kernel that the self-test has not judged yet is taken to pass. */

@@ -9,6 +9,7 @@
 extern "C" {
 #endif
 
+/* What a linear layer applies to its sums. */
 typedef enum vkattn_activation {
     VKATTN_ACTIVATION_NONE = 0,
     VKATTN_ACTIVATION_RELU = 1,
@@ -65,6 +66,7 @@ VKATTN_API vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn
 VKATTN_API vkattn_result vkattn_linear_measure(vkattn_context context, const vkattn_linear_desc *desc,
                                                vkattn_measure *measure);
 
+/* What a norm divides by. */
 typedef enum vkattn_norm_kind {
     VKATTN_NORM_RMS = 0,   /* Zhang and Sennrich, 2019 */
     VKATTN_NORM_LAYER = 1, /* Ba, Kiros and Hinton, 2016 */

@@ -9,6 +9,7 @@
 extern "C" {
 #endif
 
+/* A checked problem with its kernel chosen and its pipelines built. Immutable. */
 typedef struct vkattn_plan_opaque *vkattn_plan;
 
 /* What recording a plan needs from the caller.

@@ -8,6 +8,7 @@
 extern "C" {
 #endif
 
+/* Plans with their buffers, recorded. */
 typedef struct vkattn_program_opaque *vkattn_program;
 
 /* A plan of a program, and what it reads and writes there.

@@ -10,12 +10,14 @@
 extern "C" {
 #endif
 
+/* What a token adds to the state. */
 typedef enum vkattn_linear_attention_rule {
     VKATTN_RULE_DELTA = 0, /* u = beta (v - k S): Schlag et al., 2021 */
     VKATTN_RULE_DECAY = 1, /* u = beta v */
     VKATTN_RULE_MAX_ENUM = 0x7fffffff
 } vkattn_linear_attention_rule;
 
+/* How the tokens of a call are taken. */
 typedef enum vkattn_linear_attention_form {
     VKATTN_FORM_AUTO = 0,      /* the faster one */
     VKATTN_FORM_RECURRENT = 1, /* token by token: the state is read and written once */
@@ -23,7 +25,7 @@ typedef enum vkattn_linear_attention_form {
     VKATTN_FORM_MAX_ENUM = 0x7fffffff
 } vkattn_linear_attention_form;
 
-#define VKATTN_MAX_DRAFT_TOKENS 16
+#define VKATTN_MAX_DRAFT_TOKENS 16 /* the most that token_states keeps */
 
 /* States of sequences, which may be a pool whose members come and go.
  *

@@ -7,9 +7,13 @@
  *   struct_size bytes are written; what the library does not know of it yet is zeroed. In C write VKATTN_SIZED(type) as the first
  *   initialiser, as in vkattn_norm_desc desc = {VKATTN_SIZED(vkattn_norm_desc), .input = ...}; in C++ the structure fills it in by
  *   itself. Zero the rest. A struct_size of 0, or one that no version has, is an error that names the structure.
- *   What the library shows by a pointer, an element of a vkattn_list or a request to a callback, may get more members at its end.
- *   Structures that neither is said of never change: vkattn_optional_float, vkattn_optional_uint, vkattn_region, vkattn_tensor, vkattn_binding,
- *   vkattn_semaphore, vkattn_trait, vkattn_weight, vkattn_rope_scaling, vkattn_recurrent_states, vkattn_bound_plan, vkattn_memory.
+ *   Shown by the library one by one, by a pointer, in a vkattn_list or to a callback, and with more members at their end some day:
+ *   vkattn_failure, vkattn_type_info, vkattn_plan_binding, vkattn_option, vkattn_check, vkattn_candidate, vkattn_memory_request,
+ *   vkattn_variant_request.
+ *   Structures that never change: vkattn_optional_float, vkattn_optional_uint, vkattn_region, vkattn_tensor, vkattn_binding,
+ *   vkattn_semaphore, vkattn_trait, vkattn_weight, vkattn_rope_scaling, vkattn_recurrent_states, vkattn_bound_plan, vkattn_memory;
+ *   and of arrays that the library shows: vkattn_kernel_support, vkattn_matrix_shape, vkattn_shader, vkattn_shader_constant,
+ *   vkattn_shader_statistic, vkattn_shader_text.
  *   Numbers are added to enumerations; those that there are keep their meaning. */
 #ifndef VKATTN_RESULTS_H
 #define VKATTN_RESULTS_H
@@ -17,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of these headers; vkattn_version tells the library's. */
 #define VKATTN_VERSION_MAJOR 0
 #define VKATTN_VERSION_MINOR 1
 #define VKATTN_VERSION_PATCH 0
@@ -45,6 +50,7 @@
 extern "C" {
 #endif
 
+/* How a call ended; what to do about it. */
 typedef enum vkattn_result {
     VKATTN_SUCCESS = 0,
     VKATTN_ERROR_INVALID_ARGUMENT = -1, /* an argument breaks its documented contract: mend the call */
@@ -68,7 +74,8 @@ typedef enum vkattn_result {
  * message  one line, no newline; never NULL
  * member   what of the arguments is at fault, as the message names it: "query.shape", "descs[2].scale"; "" where it is none of
  *          them
- * entry    of plans, descriptions, bindings, weights: which of the array, from 0; UINT32_MAX: none, or the call takes no array
+ * entry    of plans, descriptions, bindings: which of the array, from 0; UINT32_MAX: none, or the call takes no array. What is wrong
+ *          with weights is said of all of them, by name
  * line, column   of the text that does not compile, from 1; 0: the compiler does not say */
 typedef struct vkattn_failure {
     vkattn_result result;
@@ -123,6 +130,8 @@ typedef struct vkattn_optional_uint {
     constexpr vkattn_optional_uint(uint32_t number) : present(1), value(number) {}
 #endif
 } vkattn_optional_uint;
+
+/* An optional number that is given, in C. */
 #define VKATTN_PRESENT(number)                                                                                         \
     { 1, (number) }
 

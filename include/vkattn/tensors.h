@@ -9,6 +9,7 @@
 extern "C" {
 #endif
 
+/* What numbers are stored as. */
 typedef enum vkattn_type {
     VKATTN_TYPE_NONE = 0, /* the tensor is absent */
     VKATTN_TYPE_F32 = 1,
@@ -31,6 +32,7 @@ typedef enum vkattn_type {
     VKATTN_TYPE_MAX_ENUM = 0x7fffffff
 } vkattn_type;
 
+/* What a type holds. */
 typedef enum vkattn_type_kind {
     VKATTN_TYPE_KIND_FLOAT = 1,
     VKATTN_TYPE_KIND_INTEGER = 2,

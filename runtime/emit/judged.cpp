@@ -9,6 +9,11 @@ void test_whole(const PlanBuilder &builder, const Shader &shader) {
     if (!builder.is_measure()) builder.context().verdicts().test_before_use(shader.name, kWholeShader);
 }
 
+bool is_right(const PlanBuilder &builder, const Shader &shader) {
+    test_whole(builder, shader);
+    return why_off(*builder.context().judged_caps(), shader.name, kWholeShader).empty();
+}
+
 void require_right(const PlanBuilder &builder, const Shader &shader) {
     test_whole(builder, shader);
     const std::shared_ptr<const DeviceCaps> caps = builder.context().judged_caps();

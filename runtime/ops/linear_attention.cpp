@@ -1,6 +1,7 @@
 #include "runtime/ops/linear_attention.hpp"
 
 #include "runtime/device/grid.hpp"
+#include "runtime/emit/judged.hpp"
 #include "runtime/ops/recurrent_states.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -276,15 +277,33 @@ bool is_chunked(const LinearAttention &problem, const DeviceCaps &caps, vkattn_l
     return longest > (is_cpu && !ends ? kMostOfCpu : kMostRecurrentTokens);
 }
 
+// The other form takes the place of one that the self-test has found wrong, where the caller leaves it the choice.
+bool judged_form(const PlanBuilder &builder, const LinearAttention &problem, vkattn_linear_attention_form form) {
+    const bool chunked = is_chunked(problem, builder.context().caps(), form);
+    require(!chunked || !problem.sequences.keeps_tokens,
+            "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
+    const auto are_right = [&](bool of_chunks) {
+        return of_chunks ? is_right(builder, shaders::linear_attention_chunks) &&
+                               is_right(builder, shaders::linear_attention_states)
+                         : is_right(builder, shaders::linear_attention_recurrent);
+    };
+    if (are_right(chunked)) return chunked;
+    const bool may_change =
+        form == VKATTN_FORM_AUTO && problem.sequences.longest != 0 && !(problem.sequences.keeps_tokens && !chunked);
+    if (may_change && are_right(!chunked)) return !chunked;
+    for (const Shader *shader : {&shaders::linear_attention_chunks, &shaders::linear_attention_states})
+        if (chunked) require_right(builder, *shader);
+    if (!chunked) require_right(builder, shaders::linear_attention_recurrent);
+    return chunked;
+}
+
 } // namespace
 
 void plan_linear_attention(PlanBuilder &builder, const vkattn_linear_attention_desc &desc) {
     const LinearAttention problem = check_linear_attention(desc);
     const RecurrentSequences &sequences = problem.sequences;
     allow_roles(builder, problem.tensors);
-    const bool chunked = is_chunked(problem, builder.context().caps(), desc.form);
-    require(!chunked || !sequences.keeps_tokens,
-            "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
+    const bool chunked = judged_form(builder, problem, desc.form);
     builder.set_choice(VKATTN_KERNEL_AUTO, text(chunked ? "chunked: " : "recurrent: ", "sequences of at most ",
                                                 sequences.longest, " tokens"));
     if (sequences.sequences == 0 || problem.heads == 0 || problem.v_head_dim == 0) return;

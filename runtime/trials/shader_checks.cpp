@@ -8,7 +8,7 @@
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/trials/list_checks.hpp"
+#include "runtime/trials/operator_trials.hpp"
 #include "runtime/trials/trial_values.hpp"
 #include "runtime/vulkan/memory.hpp"
 
@@ -352,7 +352,7 @@ std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
 
 // Whether plans of that problem take the shader by the rule.
 bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    if (is_of_lists(shader)) return paths == kWholeShader;
+    if (operator_trial(*shader.object) != nullptr) return paths == kWholeShader;
     if (shader.object == &shaders::rows) return copy_of(paths).has_value();
     if (is_linear(shader)) {
         const std::optional<LinearTrial> trial = linear_trial_of(shader, paths, caps);
@@ -392,7 +392,7 @@ std::vector<ShaderCheck> wanted_checks(const DeviceCaps &caps) {
 }
 
 bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
-    if (is_of_lists(shader)) return paths == kWholeShader;
+    if (operator_trial(*shader.object) != nullptr) return paths == kWholeShader;
     if (is_linear(shader)) return linear_trial_of(shader, paths, caps).has_value();
     return shader.object == &shaders::rows ? copy_of(paths).has_value()
                                            : attention_trial(shader, paths, caps).has_value();
@@ -400,7 +400,7 @@ bool can_check(const TestedShader &shader, CodePaths paths, const DeviceCaps &ca
 
 Findings check_shader(Context &context, const TestedShader &shader, CodePaths paths) {
     const DeviceCaps &caps = context.caps();
-    if (is_of_lists(shader)) return {true, check_list_shader(context, *shader.object), kWholeShader};
+    if (const OperatorTrial *own = operator_trial(*shader.object)) return {true, own->check(context), kWholeShader};
     if (is_linear(shader)) {
         Findings findings{};
         for (const bool gated : {false, true}) {

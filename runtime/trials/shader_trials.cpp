@@ -2,10 +2,10 @@
 
 #include "runtime/emit/judged.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
-#include "runtime/ops/index.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/trials/operator_trials.hpp"
 
 #include <algorithm>
 #include <span>
@@ -14,17 +14,6 @@ namespace vkattn {
 namespace {
 
 constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
-
-// A shader of lists of keys, and the one that a plan takes beside it.
-struct ListShader {
-    const Shader *shader, *beside;
-};
-constexpr ListShader kListShaders[] = {{&shaders::sort_lists, nullptr},
-                                       {&shaders::merge_lists, &shaders::sort_lists},
-                                       {&shaders::select, nullptr},
-                                       {&shaders::sort_selected, &shaders::select},
-                                       {&shaders::index_scores, &shaders::select},
-                                       {&shaders::index_addresses, &shaders::select}};
 
 // With every shape of a shader that multiplies matrices.
 void add_shaders(std::vector<TestedShader> &all, const Shader *shader, const DeviceCaps &caps) {
@@ -198,13 +187,9 @@ std::vector<TestedShader> tested_shaders(const DeviceCaps &caps) {
     for (const AttentionKernel *kernel : attention_kernels()) add(*kernel);
     const std::span kernels = linear_kernels();
     for (auto kernel = kernels.rbegin(); kernel != kernels.rend(); ++kernel) add(**kernel); // the plainest first
-    for (const ListShader &list : kListShaders)
-        if (list.shader != &shaders::index_addresses || has_index_addresses(caps)) all.push_back({list.shader});
+    for (const OperatorTrial &trial : operator_trials())
+        if (trial.serves == nullptr || trial.serves(caps)) all.push_back({trial.shader});
     return all;
-}
-
-bool is_of_lists(const TestedShader &shader) {
-    return std::ranges::find(kListShaders, shader.object, &ListShader::shader) != std::end(kListShaders);
 }
 
 std::optional<AttentionTrial> attention_trial(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
@@ -233,8 +218,8 @@ bool is_taken(const TestedShader &shader, const AttentionTrial &trial, const Dev
 std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &shader, CodePaths paths,
                                                            const DeviceCaps &caps) {
     std::vector<std::pair<TestedShader, CodePaths>> company;
-    for (const ListShader &list : kListShaders)
-        if (list.shader == shader.object && list.beside != nullptr) company.push_back({{list.beside}, kWholeShader});
+    if (const OperatorTrial *own = operator_trial(*shader.object); own != nullptr && own->beside != nullptr)
+        company.push_back({{own->beside}, kWholeShader});
     const std::optional<AttentionTrial> trial = attention_trial(shader, paths, caps);
     if (!trial.has_value()) return company;
     for (const ShaderUse &use : shaders_of(trial->choice.shape, trial->problem))

@@ -20,11 +20,8 @@ struct TestedShader {
 std::string shader_name(const TestedShader &shader, const DeviceCaps &caps);
 
 // Those of attention (kv_append, by which `addresses` copies keys, among them), of linear layers, with every matrix shape of
-// their type, the largest first, and of lists of keys.
+// their type, the largest first, and of operators with a trial of their own (operator_trials.hpp).
 std::vector<TestedShader> tested_shaders(const DeviceCaps &caps);
-
-// Whether it is of lists of keys, of the choice of keys or of top_k: without paths of its own (kWholeShader).
-bool is_of_lists(const TestedShader &shader);
 
 constexpr uint32_t kTrialPage = 16; // positions
 

@@ -54,9 +54,8 @@ void Application::choose_device() {
 void Application::create_device() {
     // what helps vkattn, of what the device has
     std::uint32_t count = 0;
-    vkattn_wanted_extensions(&count, nullptr);
-    std::vector<const char *> wanted(count);
-    vkattn_wanted_extensions(&count, wanted.data());
+    const char *const *first = vkattn_wanted_extensions(&count);
+    const std::span<const char *const> wanted(first, count);
     const std::vector<vk::ExtensionProperties> there = physical_device.enumerateDeviceExtensionProperties();
     std::ranges::copy_if(wanted, std::back_inserter(extensions),
                          [&](const char *name) { return contains(there, name); });

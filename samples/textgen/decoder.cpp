@@ -181,9 +181,8 @@ struct Decoder::Model {
         const TensorMap tensors = read_attention_weights(checkpoint, attention, layer);
         std::vector<vkattn_weight> weights;
         for (const auto &[name, values] : tensors) {
-            vkattn_weight weight = vkattn::weight(name.c_str(), {}, values.bytes.data());
-            weight.tensor = vkattn::tensor(type_of(values.dtype), values.shape);
-            weights.push_back(weight);
+            const vkattn_tensor layout = vkattn::tensor(type_of(values.dtype), values.shape);
+            weights.push_back(vkattn::weight(name.c_str(), layout, values.bytes.data(), values.bytes.size()));
             count(values);
         }
         return context.layer(attention.layer, weights);

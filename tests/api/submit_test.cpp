@@ -134,6 +134,24 @@ TEST_CASE_FIXTURE(DeviceTest,
     CHECK(work.is_right());
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a wait that is over before the device is done says so, and loses nothing") {
+    const Application app({.timelines = true});
+    const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE);
+    const vkattn::Context context(app.context_info());
+    Work work(context);
+    work.write();
+    work.plan.submit(work.bindings(), Sync(gate.at(1), std::nullopt));
+    for (const std::uint64_t timeout_ns : {0, 1'000'000}) {
+        CHECK(vkattn_wait(context.get(), timeout_ns) == VKATTN_ERROR_TIMEOUT);
+        CHECK(std::string(vkattn_last_failure()->member) == "timeout_ns");
+    }
+    gate.signal(1);
+    context.wait();
+    CHECK(vkattn_wait(context.get(), 0) == VKATTN_SUCCESS);
+    work.output_buffer.read(work.output);
+    CHECK(work.is_right());
+}
+
 TEST_CASE_FIXTURE(DeviceTest,
                   "a plan is made while the queue waits for its maker, whose class is then measured by the next") {
     const Application app({.timelines = true});

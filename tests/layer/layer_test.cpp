@@ -272,7 +272,7 @@ TEST_CASE_FIXTURE(DeviceTest, "factors of LongRoPE that are missing, too few or 
     const auto check = [&](const char *expected) {
         CHECK_THROWS_WITH_AS(make_layer(p.config, p.weights), doctest::Contains(expected), vkattn::Error);
     };
-    check("LONGROPE without factors");
+    check("rope_scaling: factors NULL, expected 4 numbers");
     scaling.factors = values.data();
     scaling.factor_count = 3;
     check("3 factors, expected 4");
@@ -284,7 +284,7 @@ TEST_CASE_FIXTURE(DeviceTest, "factors of LongRoPE that are missing, too few or 
     check("original_max_position 1");
     scaling.original_max_position = 32;
     scaling.kind = VKATTN_ROPE_LINEAR;
-    check("rope_scaling.factors");
+    check("rope_scaling: factors given, expected none");
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a past is copied in front of the new keys") {

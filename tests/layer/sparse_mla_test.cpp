@@ -73,9 +73,7 @@ TEST_CASE_FIXTURE(DeviceTest, "mla with an indexer attends the keys that score h
 
 TEST_CASE_FIXTURE(DeviceTest, "mla with an indexer is dense mla where its lists hold every key") {
     const LayerCase sparse_case = sparse_mla_case(VKATTN_MLA_ABSORB, true);
-    LayerCase dense_case = sparse_case;
-    dense_case.config.index_topk = 0;
-    dense_case = layer_case("mla", dense_case.config);
+    const LayerCase dense_case = mla_case(VKATTN_MLA_ABSORB, 11, true, true);
     std::mt19937 random(72);
     Weights weights = random_weights(sparse_case, random);
     const HostTensor input = normal_tensor(VKATTN_TYPE_F32, {2, 30, 48}, random);
@@ -105,6 +103,7 @@ TEST_CASE_FIXTURE(DeviceTest, "configurations and calls that an indexer cannot s
     refuses("index_n_heads: 0", [](auto &config) { config.index_n_heads = 0; });
     refuses("index_head_dim: 5, expected 6", [](auto &config) { config.index_head_dim = 5; });
     refuses("index_head_dim: 577", [](auto &config) { config.index_head_dim = 577; });
+    refuses("index_topk: 0", [](auto &config) { config.index_topk = 0; });
     refuses("index_topk: 2049", [](auto &config) { config.index_topk = 2049; });
     refuses("config: with an indexer", [](auto &config) { config.kind = VKATTN_LAYER_ENCODER; });
     refuses("indexer.k_norm.weight is missing", [](auto &) {});

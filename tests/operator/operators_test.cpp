@@ -736,14 +736,14 @@ TEST_CASE_FIXTURE(DeviceTest, "what operators refuse") {
     CHECK(refused([](auto &d) {
               d.norm_weight = vkattn::tensor(VKATTN_TYPE_F32, {8});
               d.norm_epsilon = -1.0f;
-          }) == "norm_epsilon: -1, expected a finite number, 0 or above");
+          }) == "norm_epsilon: -1, expected at least 0");
 
     vkattn_norm_desc norm{};
     CHECK(message_of([&] { context.norm_plan(norm); }).starts_with("weight: shape"));
     norm.weight = vkattn::tensor(VKATTN_TYPE_F32, {6});
     norm.input = norm.output = output.view();
     norm.epsilon = -1.0f;
-    CHECK(message_of([&] { context.norm_plan(norm); }) == "epsilon: -1, expected a finite number, 0 or above");
+    CHECK(message_of([&] { context.norm_plan(norm); }) == "epsilon: -1, expected at least 0");
     norm.epsilon = {};
     norm.residual = vkattn::tensor(VKATTN_TYPE_F32, {2, 3, 5});
     CHECK(message_of([&] { context.norm_plan(norm); }).starts_with("residual: shape [2,3,5], expected "));

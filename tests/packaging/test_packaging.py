@@ -87,7 +87,7 @@ def test_no_address_is_claimed_that_nobody_filled_in():
 
 
 def test_uninstall_removes_what_was_installed_and_nothing_else(tmp_path):
-    installed = [tmp_path / name for name in ("lib/libvkattn.a", "include/vkattn/core.h", "share/vkattn/vkattn_plot/cli.py")]
+    installed = [tmp_path / name for name in ("lib/libvkattn.a", "include/vkattn/results.h", "share/vkattn/vkattn_plot/cli.py")]
     other = tmp_path / "include/other.h"
     for file in (*installed, other):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -176,9 +176,9 @@ TEST_CASE("the configuration of attention reaches the description") {
                   R"("window_left":7,"kv_head_mapping":"modulo","qk_matmul_output_mode":2})",
                   qkv());
     const vkattn_attention_desc desc = describe(input, {"output", "lse", "attn_weights", "qk_matmul_output"});
-    CHECK(desc.scale == 0.5F);
+    CHECK((desc.scale.present == 1 && desc.scale.value == 0.5F));
     CHECK(desc.softcap == 30.0F);
-    CHECK(desc.mask_flags == (VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_SCALE_AS_GIVEN));
+    CHECK(desc.mask_flags == (VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW));
     CHECK(desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT);
     CHECK(desc.window_left == 7);
     CHECK(desc.window_right == -1);
@@ -191,8 +191,8 @@ TEST_CASE("the configuration of attention reaches the description") {
 }
 
 TEST_CASE("a scale of 0 in the configuration is no absent one") {
-    CHECK((describe(make_case(R"({"op":"attention","scale":0})", qkv())).mask_flags & VKATTN_SCALE_AS_GIVEN) != 0);
-    CHECK((describe(make_case(kAttention, qkv())).mask_flags & VKATTN_SCALE_AS_GIVEN) == 0);
+    CHECK(describe(make_case(R"({"op":"attention","scale":0})", qkv())).scale.present == 1);
+    CHECK(describe(make_case(kAttention, qkv())).scale.present == 0);
 }
 
 TEST_CASE("an absent alignment is ONNX's: bottom right beside nonpad_kv_seqlen without a past") {
@@ -277,7 +277,7 @@ TEST_CASE("the past stands in front of the new keys, whatever their storage") {
     const CaseFile input = make_case(R"({"op":"attention","kv_num_heads":2})", tensors);
     const Problem problem = make_problem(input, Strings{"present_key"}, VKATTN_KERNEL_AUTO);
     const auto &desc = std::get<vkattn_attention_desc>(problem.description);
-    CHECK(desc.past_len == 1);
+    CHECK((desc.past_len.present == 1 && desc.past_len.value == 1));
     CHECK(desc.key.shape[2] == 3);
     const HostTensor &key = *problem.converted.front();
     CHECK(values_of(key) == std::vector<double>{90, 91, 0, 1, 4, 5, 92, 93, 2, 3, 6, 7});

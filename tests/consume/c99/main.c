@@ -42,10 +42,10 @@ static int attend(vkattn_context context, vkattn_buffer queries, vkattn_buffer v
     desc.mask_flags = VKATTN_MASK_CAUSAL;
     if (failed(vkattn_attention_plan(context, &desc, &plan), "plan")) return 1;
 
-    bindings[0] = (vkattn_binding){.role = VKATTN_ROLE_QUERY, .buffer = vkattn_buffer_handle(queries)};
-    bindings[1] = (vkattn_binding){.role = VKATTN_ROLE_KEY, .buffer = vkattn_buffer_handle(values)};
-    bindings[2] = (vkattn_binding){.role = VKATTN_ROLE_VALUE, .buffer = vkattn_buffer_handle(values)};
-    bindings[3] = (vkattn_binding){.role = VKATTN_ROLE_OUTPUT, .buffer = vkattn_buffer_handle(output)};
+    bindings[0] = (vkattn_binding){.role = VKATTN_ROLE_QUERY, .region = vkattn_buffer_region(queries)};
+    bindings[1] = (vkattn_binding){.role = VKATTN_ROLE_KEY, .region = vkattn_buffer_region(values)};
+    bindings[2] = (vkattn_binding){.role = VKATTN_ROLE_VALUE, .region = vkattn_buffer_region(values)};
+    bindings[3] = (vkattn_binding){.role = VKATTN_ROLE_OUTPUT, .region = vkattn_buffer_region(output)};
     wrong = failed(vkattn_buffer_write(queries, 0, host, sizeof host), "write query");
     for (i = 0; i < kValues; ++i) host[i] = (float)(i / kDim);
     wrong = wrong || failed(vkattn_buffer_write(values, 0, host, sizeof host), "write value") ||
@@ -58,12 +58,12 @@ static int attend(vkattn_context context, vkattn_buffer queries, vkattn_buffer v
 int main(void) {
     vkattn_context context = NULL;
     vkattn_buffer buffers[3] = {NULL, NULL, NULL};
-    vkattn_device_facts facts;
+    vkattn_device_facts facts = {VKATTN_SIZED(vkattn_device_facts)};
     int wrong = 0;
     int i;
 
     if (failed(vkattn_context_create(NULL, &context), "context")) return 1;
-    wrong = failed(vkattn_context_facts(context, &facts, sizeof facts), "facts");
+    wrong = failed(vkattn_context_facts(context, &facts), "facts");
     for (i = 0; i < 3; ++i) {
         wrong = wrong || failed(vkattn_buffer_create(context, kValues * sizeof(float), &buffers[i]), "buffer");
     }

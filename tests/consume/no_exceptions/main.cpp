@@ -36,6 +36,6 @@ int main() {
     std::printf("refused as it should be: %s\n", vkattn_last_error());
     const vkattn::Context none("no such device");
     if (none) return failed("a device of no name");
-    const vkattn::Result<std::vector<vkattn_device_facts>> devices = vkattn::devices();
+    const vkattn::Result<vkattn::List<vkattn_device_facts>> devices = vkattn::devices();
     return devices && !devices->empty() ? 0 : failed("devices");
 }

@@ -1,0 +1,396 @@
+#include "runtime/trials/operator_trials.hpp"
+
+#include "runtime/emit/sorted_lists.hpp"
+#include "runtime/ops/argmax.hpp"
+#include "runtime/ops/causal_conv1d.hpp"
+#include "runtime/ops/embedding.hpp"
+#include "runtime/ops/index.hpp"
+#include "runtime/ops/linear_attention.hpp"
+#include "runtime/ops/merge.hpp"
+#include "runtime/ops/norm.hpp"
+#include "runtime/ops/select.hpp"
+#include "runtime/ops/top_k.hpp"
+#include "runtime/problem/tensor.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+#include "runtime/trials/trial_values.hpp"
+#include "runtime/vulkan/memory.hpp"
+#include "shaders/interface/argmax.h"
+#include "shaders/interface/sort_lists.h"
+#include "vkattn_shaders/table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <vector>
+
+namespace vkattn {
+namespace {
+
+// A tensor's buffer, poisoned, and its region of a role.
+class RoleBuffer {
+  public:
+    RoleBuffer(Context &context, vkattn_role role, const vkattn_tensor &tensor)
+        : tensor_(tensor), buffer_(context, extent_bytes(tensor), "vkattn self-test"), role_(role) {
+        const std::vector<std::byte> poison(buffer_.bytes(), std::byte{0xff});
+        buffer_.write(0, poison.data(), poison.size());
+    }
+
+    std::vector<float> randomise(TrialNumbers &numbers) {
+        const std::vector<std::byte> bytes = bytes_of_numbers(tensor_, numbers);
+        buffer_.write(0, bytes.data(), bytes.size());
+        return numbers_in(bytes, tensor_);
+    }
+    void write(std::span<const int32_t> entries) { buffer_.write(0, entries.data(), entries.size_bytes()); }
+    void write(std::span<const float> values) { buffer_.write(0, values.data(), values.size_bytes()); }
+    std::vector<int32_t> read(uint64_t offset, uint64_t count) {
+        std::vector<int32_t> entries(count);
+        buffer_.read(offset, entries.data(), count * sizeof(int32_t));
+        return entries;
+    }
+    std::vector<float> numbers() { // of F32
+        std::vector<float> values(buffer_.bytes() / sizeof(float));
+        buffer_.read(0, values.data(), values.size() * sizeof(float));
+        return values;
+    }
+    View view() const { return {tensor_, {Source::Kind::kRole, role_, VK_NULL_HANDLE, 0}}; }
+    vkattn_binding binding() const { return {role_, {buffer_.handle(), 0, buffer_.bytes()}}; }
+    const vkattn_tensor &tensor() const { return tensor_; }
+
+  private:
+    vkattn_tensor tensor_;
+    Buffer buffer_;
+    vkattn_role role_;
+};
+
+// Runs the plan that plan(PlanBuilder &, const Desc &) makes of a description.
+template <class Desc>
+void run_plan(Context &context, void (*plan)(PlanBuilder &, const Desc &), const Desc &desc,
+              std::initializer_list<const RoleBuffer *> buffers) {
+    PlanBuilder builder(context);
+    plan(builder, desc);
+    std::vector<vkattn_binding> bindings;
+    for (const RoleBuffer *buffer : buffers) bindings.push_back(buffer->binding());
+    builder.build()->run(bindings);
+}
+
+std::string compare_numbers(const std::vector<float> &actual, const std::vector<double> &expected) {
+    constexpr double kMostError = 1e-6;
+    const double error = nmse(actual, expected);
+    if (error <= kMostError) return ""; // false for NaN
+    return text("wrong numbers, NMSE ", error, ", expected at most ", kMostError);
+}
+
+std::string compare_entries(const char *what, const std::vector<int32_t> &actual,
+                            const std::vector<int32_t> &expected) {
+    const auto [at, wanted] = std::ranges::mismatch(actual, expected);
+    if (wanted == expected.end()) return "";
+    return text("wrong numbers, ", what, " ", wanted - expected.begin(), " is ", *at, ", expected ", *wanted);
+}
+
+// Lists of two queries, with entries that name nothing and such as are there twice.
+std::string check_sorting(Context &context, uint32_t len) {
+    constexpr uint32_t kBlocks = 3000;
+    RoleBuffer lists(context, VKATTN_ROLE_KEY_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, 2, len}));
+    std::vector<int32_t> entries(2 * size_t{len});
+    for (size_t i = 0; i < entries.size(); ++i)
+        entries[i] = static_cast<int32_t>(i * 2654435761u % (kBlocks + 500)) - 250;
+    lists.write(entries);
+    PlanBuilder builder(context);
+    allow_role(builder, lists.view());
+    const View sorted = sort_lists(builder, lists.view(), kBlocks);
+    const std::unique_ptr<const Plan> plan = builder.build();
+    RoleBuffer workspace(context, VKATTN_ROLE_WORKSPACE,
+                         contiguous(VKATTN_TYPE_I32, {divide_up(plan->workspace_bytes(), sizeof(int32_t))}));
+    const vkattn_binding bindings[] = {lists.binding(), workspace.binding()};
+    plan->run(bindings);
+    for (int32_t &entry : entries)
+        if (static_cast<uint32_t>(entry) >= kBlocks) entry = 0x7fffffff; // as shaders/layers/sort_lists.comp has it
+    std::sort(entries.begin(), entries.begin() + len);
+    std::sort(entries.begin() + len, entries.end());
+    return compare_entries("entry", workspace.read(sorted.source.offset, entries.size()), entries);
+}
+
+// The first of the numbers in their order, of equal ones the lower indices.
+std::vector<int32_t> greatest(const std::vector<float> &numbers, size_t count) {
+    std::vector<int32_t> order(numbers.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(
+        order, [&](int32_t a, int32_t b) { return numbers[static_cast<size_t>(a)] > numbers[static_cast<size_t>(b)]; });
+    order.resize(count);
+    return order;
+}
+
+constexpr uint64_t kWidth = 300, kMost = 50; // of a row, and those that are selected
+
+// Those that are selected, in the order of the row.
+std::string check_select(Context &context) {
+    TrialNumbers numbers;
+    RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, 1, kWidth}));
+    RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, kMost}));
+    std::vector<int32_t> expected = greatest(input.randomise(numbers), kMost);
+    std::ranges::sort(expected);
+    PlanBuilder builder(context);
+    for (const View &view : {input.view(), indices.view()}) allow_role(builder, view);
+    add_select(builder, input.view(), {}, kMost, indices.view(), false);
+    const vkattn_binding bindings[] = {input.binding(), indices.binding()};
+    builder.build()->run(bindings);
+    return compare_entries("index", indices.read(0, kMost), expected);
+}
+
+// By sort_selected in the order of their ranks.
+std::string check_top_k(Context &context) {
+    TrialNumbers numbers;
+    RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, 1, kWidth}));
+    RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, kMost}));
+    const std::vector<int32_t> expected = greatest(input.randomise(numbers), kMost);
+    vkattn_top_k_desc desc{};
+    desc.input = input.tensor();
+    desc.indices = indices.tensor();
+    PlanBuilder builder(context);
+    plan_top_k(builder, desc);
+    const vkattn_binding bindings[] = {input.binding(), indices.binding()};
+    builder.build()->run(bindings);
+    return compare_entries("index", indices.read(0, kMost), expected);
+}
+
+// One query; heads of 20 elements are no whole vectors of lanes, which index_addresses needs.
+std::string check_index(Context &context, uint64_t head_dim) {
+    constexpr uint64_t kKeys = 75, kChosen = 20;
+    TrialNumbers numbers;
+    RoleBuffer query(context, VKATTN_ROLE_QUERY, contiguous(VKATTN_TYPE_F32, {1, 1, 1, head_dim}));
+    RoleBuffer key(context, VKATTN_ROLE_KEY, contiguous(VKATTN_TYPE_F32, {1, 1, kKeys, head_dim}));
+    RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, 1, kChosen}));
+    const std::vector<float> q = query.randomise(numbers), k = key.randomise(numbers);
+    std::vector<float> products(kKeys); // sums of multiples of 1/64 are exact
+    for (size_t i = 0; i < k.size(); ++i) products[i / head_dim] += q[i % head_dim] * k[i];
+    std::vector<int32_t> expected = greatest(products, kChosen);
+    std::ranges::sort(expected);
+    vkattn_index_desc desc{};
+    desc.query = query.tensor();
+    desc.key = key.tensor();
+    desc.indices = indices.tensor();
+    desc.activation = VKATTN_INDEX_IDENTITY;
+    PlanBuilder builder(context);
+    plan_index(builder, desc);
+    const vkattn_binding bindings[] = {query.binding(), key.binding(), indices.binding()};
+    builder.build()->run(bindings);
+    return compare_entries("index", indices.read(0, kChosen), expected);
+}
+
+// Three tokens, whose features are no whole fours, and are.
+std::string check_norm(Context &context, vkattn_norm_kind kind, uint64_t features) {
+    constexpr uint64_t kTokens = 3;
+    const bool is_layer = kind == VKATTN_NORM_LAYER;
+    TrialNumbers numbers;
+    RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, kTokens, features}));
+    RoleBuffer weight(context, VKATTN_ROLE_WEIGHT, contiguous(VKATTN_TYPE_F32, {features}));
+    RoleBuffer output(context, VKATTN_ROLE_OUTPUT, input.tensor());
+    const std::vector<float> x = input.randomise(numbers), w = weight.randomise(numbers);
+    vkattn_norm_desc desc{};
+    desc.input = input.tensor();
+    desc.weight = weight.tensor();
+    desc.output = output.tensor();
+    desc.kind = kind;
+    run_plan(context, plan_norm, desc, {&input, &weight, &output});
+    std::vector<double> expected(x.size());
+    for (uint64_t token = 0; token < kTokens; ++token) {
+        const auto own = std::span(x).subspan(token * features, features);
+        double mean = 0.0, squares = 0.0;
+        for (const float value : own) mean += static_cast<double>(value) / static_cast<double>(features);
+        if (!is_layer) mean = 0.0;
+        for (const float value : own) squares += std::pow(static_cast<double>(value) - mean, 2.0);
+        const double scale = 1.0 / std::sqrt(squares / static_cast<double>(features) + (is_layer ? 1e-5 : 1e-6));
+        for (uint64_t i = 0; i < features; ++i)
+            expected[token * features + i] = (static_cast<double>(own[i]) - mean) * scale * static_cast<double>(w[i]);
+    }
+    return compare_numbers(output.numbers(), expected);
+}
+
+std::string check_norms(Context &context) {
+    for (const vkattn_norm_kind kind : {VKATTN_NORM_RMS, VKATTN_NORM_LAYER})
+        for (const uint64_t features : {301, 1000})
+            if (std::string reason = check_norm(context, kind, features); !reason.empty()) return reason;
+    return "";
+}
+
+// Of tokens, one of which the table has no row for.
+std::string check_lookup(Context &context, vkattn_type type) {
+    constexpr uint64_t kRows = 37, kFeatures = 96, kTokens = 5;
+    constexpr int32_t kWanted[kTokens] = {36, 0, 37, 11, 11};
+    TrialNumbers numbers;
+    RoleBuffer tokens(context, VKATTN_ROLE_TOKENS, contiguous(VKATTN_TYPE_I32, {1, kTokens}));
+    RoleBuffer weight(context, VKATTN_ROLE_WEIGHT, contiguous(type, {kRows, kFeatures}));
+    RoleBuffer output(context, VKATTN_ROLE_OUTPUT, contiguous(VKATTN_TYPE_F32, {1, kTokens, kFeatures}));
+    tokens.write(std::span<const int32_t>(kWanted));
+    const std::vector<float> table = weight.randomise(numbers);
+    vkattn_embedding_desc desc{};
+    desc.tokens = tokens.tensor();
+    desc.weight = weight.tensor();
+    desc.output = output.tensor();
+    run_plan(context, plan_embedding, desc, {&tokens, &weight, &output});
+    std::vector<double> expected(kTokens * kFeatures);
+    for (uint64_t i = 0; i < expected.size(); ++i)
+        if (const auto row = static_cast<uint64_t>(kWanted[i / kFeatures]); row < kRows)
+            expected[i] = static_cast<double>(table[row * kFeatures + i % kFeatures]);
+    return compare_numbers(output.numbers(), expected);
+}
+
+std::string check_embedding(Context &context) { return check_lookup(context, VKATTN_TYPE_F32); }
+std::string check_embedding_quantised(Context &context) { return check_lookup(context, VKATTN_TYPE_Q8_0); }
+
+// Rows in parts; of equal numbers the first is taken.
+std::string check_argmax(Context &context) {
+    constexpr uint64_t kRows = 2, kLen = ARGMAX_PART_ELEMENTS + 100;
+    TrialNumbers numbers;
+    RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, kRows, kLen}));
+    RoleBuffer tokens(context, VKATTN_ROLE_TOKENS, contiguous(VKATTN_TYPE_I32, {1, kRows}));
+    std::vector<float> values = input.randomise(numbers);
+    values[ARGMAX_PART_ELEMENTS + 7] = values[ARGMAX_PART_ELEMENTS + 9] = values[kLen + 123] = 2.0f;
+    input.write(std::span<const float>(values));
+    vkattn_argmax_desc desc{};
+    desc.input = input.tensor();
+    desc.tokens = tokens.tensor();
+    run_plan(context, plan_argmax, desc, {&input, &tokens});
+    return compare_entries("token", tokens.read(0, kRows), {ARGMAX_PART_ELEMENTS + 7, 123});
+}
+
+std::string check_merge_of_calls(Context &context) {
+    constexpr uint64_t kParts = 3, kHeads = 2, kQueries = 5, kDims = 40, kRows = kHeads * kQueries;
+    TrialNumbers numbers;
+    RoleBuffer partial(context, VKATTN_ROLE_PARTIAL_OUTPUT,
+                       contiguous(VKATTN_TYPE_F32, {kParts, kHeads, kQueries, kDims}));
+    RoleBuffer sums(context, VKATTN_ROLE_PARTIAL_LOG_SUM_EXP, contiguous(VKATTN_TYPE_F32, {kParts, kHeads, kQueries}));
+    RoleBuffer output(context, VKATTN_ROLE_OUTPUT, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries, kDims}));
+    const std::vector<float> x = partial.randomise(numbers), s = sums.randomise(numbers);
+    vkattn_merge_desc desc{};
+    desc.part_count = kParts;
+    desc.partial_output = output.tensor();
+    desc.partial_log_sum_exp = contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries});
+    desc.output = output.tensor();
+    desc.partial_output_stride = kRows * kDims;
+    desc.partial_log_sum_exp_stride = kRows;
+    run_plan(context, plan_merge, desc, {&partial, &sums, &output});
+    std::vector<double> expected(kRows * kDims);
+    for (uint64_t row = 0; row < kRows; ++row) {
+        double sum = 0.0;
+        for (uint64_t part = 0; part < kParts; ++part) {
+            const double weight = std::exp(static_cast<double>(s[part * kRows + row]));
+            sum += weight;
+            for (uint64_t d = 0; d < kDims; ++d)
+                expected[row * kDims + d] += weight * static_cast<double>(x[(part * kRows + row) * kDims + d]);
+        }
+        for (uint64_t d = 0; d < kDims; ++d) expected[row * kDims + d] /= sum;
+    }
+    return compare_numbers(output.numbers(), expected);
+}
+
+std::string check_convolution(Context &context) {
+    constexpr uint64_t kTokens = 19, kChannels = 70, kTaps = 4;
+    TrialNumbers numbers;
+    RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, kTokens, kChannels}));
+    RoleBuffer weight(context, VKATTN_ROLE_WEIGHT, contiguous(VKATTN_TYPE_F32, {kChannels, kTaps}));
+    RoleBuffer output(context, VKATTN_ROLE_OUTPUT, input.tensor());
+    const std::vector<float> x = input.randomise(numbers), w = weight.randomise(numbers);
+    vkattn_causal_conv1d_desc desc{};
+    desc.input = input.tensor();
+    desc.weight = weight.tensor();
+    desc.output = output.tensor();
+    run_plan(context, plan_causal_conv1d, desc, {&input, &weight, &output});
+    std::vector<double> expected(x.size());
+    for (uint64_t i = 0; i < expected.size(); ++i)
+        for (uint64_t tap = 0; tap < kTaps; ++tap)
+            if (const uint64_t before = kTaps - 1 - tap; before <= i / kChannels)
+                expected[i] += static_cast<double>(w[i % kChannels * kTaps + tap]) *
+                               static_cast<double>(x[i - before * kChannels]);
+    return compare_numbers(output.numbers(), expected);
+}
+
+// The delta rule of two heads, with decays of heads; tokens fill no whole chunk.
+std::string check_recurrence(Context &context, vkattn_linear_attention_form form, uint64_t tokens) {
+    constexpr uint64_t kHeads = 2, kDims = 24;
+    TrialNumbers numbers;
+    const vkattn_tensor rows = contiguous(VKATTN_TYPE_F32, {1, kHeads, tokens, kDims});
+    RoleBuffer query(context, VKATTN_ROLE_QUERY, rows), key(context, VKATTN_ROLE_KEY, rows);
+    RoleBuffer value(context, VKATTN_ROLE_VALUE, rows), output(context, VKATTN_ROLE_OUTPUT, rows);
+    RoleBuffer decay(context, VKATTN_ROLE_DECAY, contiguous(VKATTN_TYPE_F32, {1, kHeads, tokens}));
+    const std::vector<float> q = query.randomise(numbers), k = key.randomise(numbers), v = value.randomise(numbers);
+    std::vector<float> decays(kHeads * tokens);
+    for (float &each : decays) each = -0.1f - std::abs(numbers.next());
+    decay.write(std::span<const float>(decays));
+    vkattn_linear_attention_desc desc{};
+    desc.query = desc.key = desc.value = desc.output = rows;
+    desc.decay = decay.tensor();
+    desc.form = form;
+    desc.qk_l2norm = 1;
+    run_plan(context, plan_linear_attention, desc, {&query, &key, &value, &decay, &output});
+
+    const auto normalised_row = [&](const std::vector<float> &all, uint64_t at) {
+        std::vector<double> row(all.begin() + static_cast<std::ptrdiff_t>(at),
+                                all.begin() + static_cast<std::ptrdiff_t>(at + kDims));
+        const double squares = std::inner_product(row.begin(), row.end(), row.begin(), 1e-6);
+        for (double &each : row) each /= std::sqrt(squares);
+        return row;
+    };
+    std::vector<double> expected(q.size());
+    for (uint64_t head = 0; head < kHeads; ++head) {
+        std::vector<double> state(kDims * kDims);
+        for (uint64_t token = 0; token < tokens; ++token) {
+            const uint64_t at = (head * tokens + token) * kDims;
+            const std::vector<double> qs = normalised_row(q, at), ks = normalised_row(k, at);
+            const double kept = std::exp(static_cast<double>(decays[head * tokens + token]));
+            for (uint64_t d = 0; d < kDims; ++d) {
+                double update = static_cast<double>(v[at + d]);
+                for (uint64_t e = 0; e < kDims; ++e) update -= ks[e] * kept * state[e * kDims + d];
+                for (uint64_t e = 0; e < kDims; ++e) {
+                    double &element = state[e * kDims + d];
+                    element = kept * element + ks[e] * update;
+                    expected[at + d] += qs[e] * element / std::sqrt(static_cast<double>(kDims));
+                }
+            }
+        }
+    }
+    return compare_numbers(output.numbers(), expected);
+}
+
+std::string check_recurrent(Context &context) { return check_recurrence(context, VKATTN_FORM_RECURRENT, 9); }
+std::string check_chunked(Context &context) { return check_recurrence(context, VKATTN_FORM_CHUNKED, 75); }
+
+std::string check_lists(Context &context) { return check_sorting(context, 100); }
+std::string check_long_lists(Context &context) { return check_sorting(context, SORT_LISTS_CHUNK + 100); }
+std::string check_odd_index(Context &context) { return check_index(context, 20); }
+std::string check_index_by_addresses(Context &context) { return check_index(context, 64); }
+
+// CPU drivers may compile the chunks for long, and are trusted with what few of their plans take.
+bool is_no_cpu(const DeviceCaps &caps) { return caps.device_type != VK_PHYSICAL_DEVICE_TYPE_CPU; }
+
+constexpr OperatorTrial kTrials[] = {
+    {&shaders::norm, check_norms},
+    {&shaders::embedding, check_embedding},
+    {&shaders::embedding_quantised, check_embedding_quantised},
+    {&shaders::argmax, check_argmax},
+    {&shaders::merge, check_merge_of_calls},
+    {&shaders::causal_conv1d, check_convolution},
+    {&shaders::linear_attention_recurrent, check_recurrent},
+    {&shaders::linear_attention_states, check_chunked, nullptr, is_no_cpu},
+    {&shaders::linear_attention_chunks, check_chunked, &shaders::linear_attention_states, is_no_cpu},
+    {&shaders::sort_lists, check_lists},
+    {&shaders::merge_lists, check_long_lists, &shaders::sort_lists},
+    {&shaders::select, check_select},
+    {&shaders::sort_selected, check_top_k, &shaders::select},
+    {&shaders::index_scores, check_odd_index, &shaders::select},
+    {&shaders::index_addresses, check_index_by_addresses, &shaders::select, has_index_addresses},
+};
+
+} // namespace
+
+std::span<const OperatorTrial> operator_trials() { return kTrials; }
+
+const OperatorTrial *operator_trial(const Shader &shader) {
+    const auto *found = std::ranges::find(kTrials, &shader, &OperatorTrial::shader);
+    return found == std::end(kTrials) ? nullptr : found;
+}
+
+} // namespace vkattn
