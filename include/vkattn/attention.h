@@ -17,6 +17,7 @@ typedef enum vkattn_mask_flags {
     VKATTN_MASK_WINDOW = 2, /* i + offset - window_left <= j <= i + offset + window_right */
     /* j < offset + q_len: the rest of a cache of fixed capacity is hidden */
     VKATTN_MASK_KEYS_TO_LAST_QUERY = 4,
+    VKATTN_MASK_TIMES_SLOPES = 8, /* alibi_slopes multiply attn_mask, F32 or F16, and not distances: ggml's ALiBi */
     VKATTN_MASK_FLAGS_MAX_ENUM = 0x7fffffff
 } vkattn_mask_flags;
 
@@ -57,6 +58,7 @@ typedef enum vkattn_block_state {
 typedef struct vkattn_variant_opaque *vkattn_variant;
 
 #define VKATTN_CAPTURED_TENSORS 4 /* that the functions of a variant read */
+#define VKATTN_CAPTURED_NUMBERS 4 /* that they read beside the tensors */
 
 /* How the rows of K or V are stored. HADAMARD: rows of a head are multiplied by the orthonormal Walsh-Hadamard matrix of the
  * largest power of two that divides the head size, in Sylvester's order, in blocks of as many elements. That spreads the few
@@ -110,7 +112,8 @@ typedef struct vkattn_attention_desc {
     vkattn_tensor log_sum_exp;
     /* BOOL (non-zero = attend), F32 or F16 (added to the scores): [Lq|1,Lm], [B|1,Lq|1,Lm] (all heads) or
      * [B|1,Hq|1,Lq|1,Lm] with Lm <= Lk; the last stride must be 1. Keys from Lm on are hidden. An additive value of
-     * -inf, or below -6e37, hides the key. */
+     * -inf, or below -6e37, hides the key. In place of B and Hq any divisor: entry b reads that of b % shape[0], head h that
+     * of h % shape[1], as in ggml. */
     vkattn_tensor attn_mask;
     /* [B,Lk] BOOL, non-zero = ignore the key; the last stride must be 1. */
     vkattn_tensor key_padding_mask;
@@ -118,7 +121,8 @@ typedef struct vkattn_attention_desc {
     vkattn_tensor key_lengths;
     /* [B] I32, contiguous: takes the place of past_len for each sequence; values are clamped to 0..2^29. */
     vkattn_tensor past_lengths;
-    /* [Hq] F32, contiguous: adds -slope * |i + offset - j| to the score of query i and key j. */
+    /* [Hq] F32, contiguous: adds -slope * |i + offset - j| to the score of query i and key j; with VKATTN_MASK_TIMES_SLOPES
+     * slope * attn_mask in place of that and of attn_mask. */
     vkattn_tensor alibi_slopes;
     /* [Hq] F32, contiguous: one logit per query head. */
     vkattn_tensor sinks;
@@ -168,6 +172,9 @@ typedef struct vkattn_attention_desc {
     vkattn_optional_uint past_len; /* at most 2^29 */
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_kernel kernel; /* VKATTN_KERNEL_AUTO, or the kernel requested: an error if it cannot serve */
+    /* Of F32 queries: F16 or BF16 allows that Q is rounded to it on its way to matrix units, where K and V are of that type, or
+     * quantised beside F16. Q must then be finite in it. NONE: Q is multiplied as it is, and no matrix unit takes it. */
+    vkattn_type query_rounding;
     /* How K and V are stored. Where K is rotated, Q is before the scores, in the workspace and in its type; where V is, the output
      * waits in f32 in the workspace, and is rotated back. V in K's rows is rotated as they are, and its size must then be a
      * multiple of their block. Not V with an output_mod. */
@@ -189,12 +196,18 @@ typedef struct vkattn_attention_desc {
     vkattn_tensor key_indices;
     uint32_t key_block_len; /* keys of a block of key_indices; 0: 1 */
     vkattn_variant variant; /* of the same context, with functions of yours: variants.h. NULL: none */
-    /* Of variant: F32 or I32 of any shape, contiguous; absent: its functions read 0. Bound as VKATTN_ROLE_CAPTURED_0 and the
-     * following. */
+    /* Of variant: F32, F16, BF16 or I32 of any shape, contiguous; absent: its functions read 0. Bound as VKATTN_ROLE_CAPTURED_0 and
+     * the following. */
     vkattn_tensor captured_0;
     vkattn_tensor captured_1;
     vkattn_tensor captured_2;
     vkattn_tensor captured_3;
+    /* Of variant, too: a part of the plan, and not of what is compiled. */
+    float captured_numbers[VKATTN_CAPTURED_NUMBERS];
+    /* Bytes that the offset of each region is a multiple of when vkattn_attention_plan's plan is recorded: 4, 8 or 16; 0: 16. Below 16
+     * code that reads sixteen bytes at a time is not taken, where that may be slower. Not below 16 where K or V is rotated.
+     * vkattn_tensor.offset, which is a part of the plan, may be any element. */
+    uint32_t region_alignment;
 } vkattn_attention_desc;
 
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU
@@ -351,6 +364,22 @@ typedef struct vkattn_index_desc {
 
 /* Plans one such choice of keys. */
 VKATTN_API vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan);
+
+/* key_indices of a mask: of each of its rows the keys that it lets be seen, ascending, then -1; of more than N the first N. Attention
+ * with them costs what the lists' length says and not Lk; it may be given attn_mask, too, for its numbers.
+ *
+ * attn_mask    [B|1,H|1,Lq|1,Lm], Lm at least 1, last stride 1: BOOL, F32 or F16, as in vkattn_attention_desc; of other numbers than
+ *              0 and hidden ones only which are hidden counts
+ * key_indices  [B,H,Lq,N] I32, last stride 1. B, H, Lq and N may be 0: nothing is then written */
+typedef struct vkattn_mask_indices_desc {
+    VKATTN_STRUCT_SIZE(vkattn_mask_indices_desc);
+    vkattn_tensor attn_mask;
+    vkattn_tensor key_indices;
+} vkattn_mask_indices_desc;
+
+/* Plans such lists. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_mask_indices_plan(vkattn_context context, const vkattn_mask_indices_desc *desc,
+                                                  vkattn_plan *plan);
 
 /* Attention over disjoint sets of keys, joined: the output and log_sum_exp of each set give those of their union, as if
  * one call had seen all the keys (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018). For keys

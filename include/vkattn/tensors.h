@@ -154,7 +154,8 @@ typedef struct vkattn_region {
 } vkattn_region;
 
 /* The region of a role. It must hold what vkattn_plan_bindings says of the role, which is vkattn_tensor_bytes of its tensor: a smaller
- * one is refused. Its offset must be a multiple of 16 (VKATTN_ROLE_WORKSPACE: of vkattn_requirements.workspace_alignment). A role
+ * one is refused. Its offset must be a multiple of 16 (or of vkattn_attention_desc.region_alignment; VKATTN_ROLE_WORKSPACE: of
+ * vkattn_requirements.workspace_alignment). A role
  * whose tensor has no elements, since a size is 0, may be bound or left out; its buffer is not looked at. */
 typedef struct vkattn_binding {
     vkattn_role role;

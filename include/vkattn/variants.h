@@ -17,8 +17,11 @@
  * however many parts its keys are in: a merge of calls (vkattn_merge_plan) joins what they made of each.
  * The functions read up to VKATTN_CAPTURED_TENSORS tensors of the call's, which are contiguous, as one row of elements:
  *
- *     float captured_f32(uint tensor, uint element);  // 0 outside the tensor, and of one that is absent
- *     int captured_i32(uint tensor, uint element); */
+ *     float captured_f32(uint tensor, uint element);  // of F32, F16 or BF16; 0 outside the tensor, and of one that is absent
+ *     int captured_i32(uint tensor, uint element);    // of I32
+ *     float captured_number(uint number);             // of captured_numbers, VKATTN_CAPTURED_NUMBERS of them
+ *
+ * A function of the text gives one a name: float slope(uint head) { return captured_f32(0, head); } */
 #ifndef VKATTN_VARIANTS_H
 #define VKATTN_VARIANTS_H
 

@@ -742,6 +742,10 @@ class Context {
 
     // Plans one choice of keys by their scores.
     Returned<Plan> index_plan(const vkattn_index_desc &desc) const { return planned(vkattn_index_plan, desc); }
+    // Plans lists of the keys that a mask lets be seen.
+    Returned<Plan> mask_indices_plan(const vkattn_mask_indices_desc &desc) const {
+        return planned(vkattn_mask_indices_plan, desc);
+    }
     // Plans one choice of the greatest.
     Returned<Plan> argmax_plan(const vkattn_argmax_desc &desc) const { return planned(vkattn_argmax_plan, desc); }
     Returned<Plan> linear_attention_plan(const vkattn_linear_attention_desc &desc) const {

@@ -35,6 +35,32 @@ def test_the_order_of_a_list_and_what_pads_it_change_nothing():
     assert (output == vkattn.attention(query, key, value, key_indices=lists[..., ::-1], key_block_len=4)).all()
 
 
+def test_lists_of_what_a_mask_shows():
+    random = numpy.random.default_rng(4)
+    shown = random.random((1, 1, 5, 300)) < 0.1
+    lists = vkattn.mask_indices(shown, 40, (2, 3, 5))
+    assert lists.shape == (2, 3, 5, 40) and lists.dtype == numpy.int32
+    for i in range(5):
+        keys = numpy.flatnonzero(shown[0, 0, i])[:40]
+        assert (lists[:, :, i, :len(keys)] == keys).all() and (lists[:, :, i, len(keys):] == -1).all()
+    added = numpy.where(shown, random.standard_normal(shown.shape), -numpy.inf).astype("f2")
+    assert (vkattn.mask_indices(added, 40) == lists[:1, :1]).all()
+    query, key, value = (random.standard_normal((1, 2, length, 16)).astype("f4") for length in (5, 300, 300))
+    dense = vkattn.attention(query, key, value, added)
+    assert numpy.allclose(vkattn.attention(query, key, value, added, key_indices=lists[:1, :1]), dense, atol=1e-5)
+
+
+def test_a_mask_times_slopes_and_of_some_heads():
+    random = numpy.random.default_rng(5)
+    query, key, value = (random.standard_normal((1, 4, length, 16)).astype("f4") for length in (5, 30, 30))
+    slopes, mask = random.random(4).astype("f4"), random.standard_normal((1, 2, 5, 30)).astype("f4")
+    mask[..., 3] = -numpy.inf
+    whole = numpy.tile(mask, (1, 2, 1, 1))
+    expected = vkattn.attention(query, key, value, whole * slopes[:, None, None])
+    got = vkattn.attention(query, key, value, mask, alibi_slopes=slopes, mask_times_slopes=True)
+    assert numpy.allclose(got, expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("k", [1, 5])
 def test_top_k(k):
     numbers = numpy.random.default_rng(3).standard_normal((2, 3, 70)).astype("f4")

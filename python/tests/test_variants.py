@@ -150,6 +150,21 @@ def test_text_in_glsl_reads_what_is_captured():
         numpy.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_text_in_glsl_reads_numbers_and_halves():
+    q, k, v = inputs()
+    slopes = RANDOM.standard_normal(H).astype("float16")
+    text = """float slope(uint head) { return captured_f32(0, head) * captured_number(1); }
+    float score_mod(float score, uint batch, uint head, uint query, uint key) {
+        return score - slope(head) * abs(float(query) - float(key));
+    }"""
+    expected = reference(q, k, v, lambda score, b, h, i, j: score - 0.5 * slopes[h].astype("float32") * abs(i - j))
+    for given in (slopes, vkattn.default_context().array(slopes)):
+        got = vkattn.flex_attention(q, k, v, score_mod=text, captured=[given], captured_numbers=(3.0, 0.5))
+        numpy.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    with pytest.raises(ValueError, match="captured_numbers: 5, expected at most 4"):
+        vkattn.flex_attention(q, k, v, score_mod=text, captured=[slopes], captured_numbers=(0,) * 5)
+
+
 def with_loop(b, h, q, k):
     while k < q:
         k = k + 1

@@ -13,7 +13,7 @@ record, Program   calls on Arrays as one submission, replayed: a token of a mode
 Array        numbers that stay on the device: context.array, context.empty, from_dlpack
 top_k        the greatest numbers of rows
 linear_attention, causal_conv1d, gated_rms_norm   layers that keep a state in place of keys and values
-index        the keys that queries score highest, which attention takes as key_indices
+index        the keys that queries score highest, which attention takes as key_indices; mask_indices: those that a mask shows
 kv_append, PagedCache     caches of the operators, for sequences that come and go: context.kv_cache
 Layer, Cache layers with weights, and their caches; layer_weights names those of PyTorch and Hugging Face
 estimate     what a layer costs, before one is built
@@ -33,7 +33,7 @@ from .errors import (CompileError, DeviceLostError, InvalidArgumentError, NoDevi
                      UnsupportedError, VkattnError, WaitTimeoutError)
 from .estimate import Estimate, config_from_name, estimate
 from .layers import Cache, Layer, cache_types, layer_config, layer_problem
-from .operators import argmax, embedding, index, kv_append, linear, linear_problem, merge, norm, top_k, weight_types
+from .operators import argmax, embedding, index, kv_append, linear, linear_problem, mask_indices, merge, norm, top_k, weight_types
 from .paged_cache import PagedCache
 from .programs import Program, ProgramReport, record
 from .recurrence import causal_conv1d, gated_rms_norm, linear_attention
@@ -48,5 +48,5 @@ __all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "CompileError", 
            "WaitTimeoutError", "argmax", "attention", "cache_types", "causal_conv1d", "config_from_name", "create_block_mask",
            "default_context", "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "gated_rms_norm",
            "index", "kv_append", "layer_config", "layer_problem", "layer_weights", "linear", "linear_attention",
-           "linear_problem", "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k", "version",
-           "weight_types"]
+           "linear_problem", "mask_indices", "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k",
+           "version", "weight_types"]

@@ -43,6 +43,11 @@ class Problem:
         desc.key_rotation, desc.value_rotation = _abi.rotations("kv_rotation", given.kv_rotation)
         if _abi.flag("keys_to_last_query", given.keys_to_last_query):
             desc.mask_flags |= _abi.MASK_KEYS_TO_LAST_QUERY
+        if _abi.flag("mask_times_slopes", given.mask_times_slopes):
+            desc.mask_flags |= _abi.MASK_TIMES_SLOPES
+        if given.query_rounding is not None:
+            desc.query_rounding = _abi.choose("query_rounding", {"float16": _abi.TYPE_F16, "bfloat16": _abi.TYPE_BF16},
+                                              given.query_rounding)
         call.take_named(**{name: array for name, array in named.items() if _abi.ATTENTION_TENSORS.get(name)})
         for name in ("key_scales", "value_scales"):
             call.take_scales(name, named[name])
@@ -131,26 +136,26 @@ def problem(query, key, value, **arguments):
 @outside_graphs
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *,
               window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=None, key_padding_mask=None,
-              alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
-              block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, key_scales=None,
-              value_scales=None, dropout_seed=0, causal_alignment="top_left",
+              alibi_slopes=None, mask_times_slopes=False, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0,
+              max_seqlen_k=0, block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1,
+              kv_rotation=None, key_scales=None, value_scales=None, dropout_seed=0, causal_alignment="top_left",
               keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
-              return_lse=False, out=None, context=None):
+              query_rounding=None, return_lse=False, out=None, context=None):
     """Attention in the terms of torch.nn.functional.scaled_dot_product_attention, and with what the library has beyond it.
 
     query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv]; leading dimensions may be missing from all three. float32,
         float16 or bfloat16 (ml_dtypes' or PyTorch's); key and value, as Arrays, also quantised blocks (q8_0 ...). NumPy arrays whose rows
         are contiguous are read where they lie, in any order of the other axes
     attn_mask  bool, True = attend, or float32, float16 or bfloat16, added to the scores; broadcast from the right to
-        [B,Hq,Lq,Lk]
+        [B,Hq,Lq,Lk]; of a divisor of B or Hq, entry b and head h read those of b and h modulo it
     is_causal  key j is visible to query i when j <= i (causal_alignment "bottom_right": j <= i + the sequence's keys, its
         key_lengths where given, - Lq); may be combined with a mask
     scale      None: 1 / sqrt(D)
     enable_gqa True: Hq is a multiple of Hkv; kv_head_mapping "modulo": query head h reads head h % Hkv, not h / (Hq / Hkv)
     window     (left, right): keys i - left to i + right; None for either: unbounded
     key_lengths [B] int32; key_padding_mask [B,Lk] bool, True = ignore (numbers are refused: what is to be added to the scores
-        is an attn_mask [B,1,1,Lk]); alibi_slopes, sinks [Hq]; softcap; dropout_p with
-        dropout_seed; batch_invariant: see vkattn_attention_desc
+        is an attn_mask [B,1,1,Lk]); alibi_slopes, sinks [Hq]; mask_times_slopes: alibi_slopes multiply attn_mask, and not
+        distances; softcap; dropout_p with dropout_seed; batch_invariant: see vkattn_attention_desc
     past_lengths [B] int32, or past_len: keys before the first query, from where masks count; keys_to_last_query: hides the
         keys after the last query
     cu_seqlens_q, cu_seqlens_k [B+1] int32: sequences packed one after the other, query [1,Hq,total,D], key and value
@@ -163,6 +168,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     kv_rotation "hadamard": key and value are stored rotated, as kv_append and caches do it; or two names, of keys and of values
     key_scales, value_scales  float32, of key and value of f8_e4m3 or f8_e5m2, what their elements are multiplied with:
         broadcast from the right to [B,Hkv,Lk,1], so that a number is of the tensor and [Hkv,1,1] one of each head
+    query_rounding "float16" or "bfloat16": of a float32 query, which may be rounded to it on its way to matrix units, where key
+        and value are of that type or, beside float16, quantised. None: it is not
     value None with v_head_dim: the values are the first elements of the keys
     return_lse True: returns (output, log_sum_exp [B,Hq,Lq] float32; of packed queries [Hq,total])
     out        an Array for the output, of four dimensions; packed queries of no sequence leave its rows as they are
@@ -178,4 +185,5 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 # are members of the description as they are.
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(attention).parameters.items()}
 _ARRAYS = tuple(name for name in (*_abi.ATTENTION_TENSORS, "key_scales", "value_scales", "out") if name in _DEFAULTS)
-_MEMBERS = tuple(name for name in _DEFAULTS if name in _abi.AttentionDesc._kinds_ and name not in _ARRAYS)
+_MEMBERS = tuple(name for name in _DEFAULTS
+                 if name in _abi.AttentionDesc._kinds_ and name not in (*_ARRAYS, "query_rounding"))

@@ -66,16 +66,16 @@ class Captured:
     def element(self, array, element, fail):
         """A Value of the element at a place of an array's row of elements."""
         number = self.tensor(array, fail)
-        kind = "float" if str(self._arrays[number].dtype) == "float32" else "int"
+        kind = "int" if str(self._arrays[number].dtype) == "int32" else "float"
         read = Value(kind, f"captured_{'f32' if kind == 'float' else 'i32'}({number}, uint({element}))")
         return Value("bool", read.to("bool")) if "bool" in str(array.dtype) else read
 
 
 def _captured_array(array, fail):
-    """An array in the types that functions read: float32 and int32."""
+    """An array in the types that functions read: floats and int32."""
     if isinstance(array, Array):
         if array.dtype in FLOATS:
-            return (array if array.dtype == "float32" else array.astype("float32")).contiguous()
+            return array.contiguous()
         if array.dtype != "int32":
             fail(f"a captured Array of {array.dtype}, expected {', '.join(FLOATS)} or int32")
         return array.contiguous()

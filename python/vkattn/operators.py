@@ -4,8 +4,8 @@ import math
 import numpy
 
 from . import _abi
-from .arrays import (FLOATS, STORED, WEIGHTS, as_array, checked_bounds, describe, dtype_of, element_strides, is_quantised,
-                     set_ranges)
+from .arrays import (FLOATS, MASKS, STORED, WEIGHTS, as_array, broadcastable, checked_bounds, describe, dtype_of, element_strides,
+                     is_quantised, set_ranges)
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -213,6 +213,26 @@ def argmax(input, *, return_values=False, out=None, context=None):
     _describe(desc, {"input": _fold(input, "input"), **{name: array.reshape(1, -1) for name, array in results.items()}})
     call.run("vkattn_argmax_plan", desc)
     return (call.given_back("tokens"), call.given_back("values")) if return_values else call.given_back("tokens")
+
+
+@outside_graphs
+def mask_indices(attn_mask, count, shape=None, *, out=None, context=None):
+    """The keys that each row of a mask lets be seen, as lists: key_indices of attention, whose cost then follows their length.
+
+    attn_mask  bool, True = visible, or float32 or float16, where -inf hides; at most 4 dimensions, [B,H,Lq,Lm] from the right
+    count      N: entries of a list. Visible keys beyond the first N are left out
+    shape      (B, H, Lq) that the mask broadcasts to; None: its own
+    out        an int32 Array for the lists
+    Returns [B,H,Lq,N] int32, ascending, then -1.
+    """
+    call = Call(context, (("attn_mask", attn_mask), ("out", out)))
+    mask = broadcastable(call.take("attn_mask", attn_mask, MASKS[:3], strided=True), "attn_mask")
+    call.inputs["attn_mask"] = mask
+    lists = call.result("key_indices", (*(mask.shape[:3] if shape is None else shape), count), "int32", out)
+    desc = _abi.MaskIndicesDesc()
+    _describe(desc, {"attn_mask": mask, "key_indices": lists})
+    call.run("vkattn_mask_indices_plan", desc)
+    return call.given_back("key_indices")
 
 
 @outside_graphs

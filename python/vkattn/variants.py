@@ -48,13 +48,16 @@ def _variant(context, text):
     return handle
 
 
-def _set_variant(desc, inputs, context, functions, given):
+def _set_variant(desc, inputs, context, functions, given, numbers):
     """Sets the variant of {name: function} in a description, and adds what it captures to the inputs. Returns the variant's
     handle, which the plan must not outlive here: its address is a part of what the plan is known by."""
     text, captured = functions_text(functions, given)
     with context.lock:
         variant = _variant(context, text)
     desc.variant = variant.raw
+    if len(numbers) > len(desc.captured_numbers):
+        raise ValueError(f"captured_numbers: {len(numbers)}, expected at most {len(desc.captured_numbers)}")
+    desc.captured_numbers[:len(numbers)] = [float(number) for number in numbers]
     for number, array in enumerate(captured):
         if isinstance(array, Array):
             context.own(array, f"captured_{number}")
@@ -73,9 +76,9 @@ class BlockMask:
     blocks      an int32 Array [B,H,blocks of queries,blocks of keys]: 0 hidden, 1 partial, 2 full
     """
 
-    def __init__(self, mask_mod, shape, block_size, past_len, captured, blocks):
+    def __init__(self, mask_mod, shape, block_size, past_len, captured, captured_numbers, blocks):
         self.mask_mod, self.shape, self.BLOCK_SIZE, self.past_len = mask_mod, shape, block_size, past_len
-        self.captured, self.blocks = captured, blocks
+        self.captured, self.captured_numbers, self.blocks = captured, captured_numbers, blocks
 
     def sparsity(self):
         """How much of it is hidden, in percent."""
@@ -93,11 +96,12 @@ def _without_memory(shape):
 
 
 @outside_graphs
-def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured=(), past_len=None, context=None):
+def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured=(), captured_numbers=(), past_len=None,
+                      context=None):
     """Asks a mask_mod for every query and key, on the device, as torch.nn.attention.flex_attention.create_block_mask does.
     Returns a BlockMask, for flex_attention of as many queries and keys: blocks that are hidden cost nothing there.
 
-    mask_mod  a function of Python or GLSL text, as flex_attention takes it; captured: what GLSL text reads
+    mask_mod  a function of Python or GLSL text, as flex_attention takes it; captured, captured_numbers: what GLSL text reads
     B, H      batch entries and query heads; None: the mask is the same in all
     BLOCK_SIZE  (queries, keys) of a block, or one number for both
     past_len  keys before the first query, which mask_mod is given added to the query
@@ -117,9 +121,9 @@ def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured
     desc.key = desc.value = _without_memory((batch, heads, keys, 1))
     desc.block_mask = describe(blocks, "block_mask")
     inputs = {}
-    variant = _set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured)
+    variant = _set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured, captured_numbers)
     context.run("vkattn_block_mask_plan", desc, inputs, {"block_mask": blocks}, keep=[variant])
-    return BlockMask(mask_mod, shape, tuple(block_size), past_len, captured, blocks)
+    return BlockMask(mask_mod, shape, tuple(block_size), past_len, captured, captured_numbers, blocks)
 
 
 def _take_block_mask(block_mask, query, key, value, more):
@@ -137,7 +141,7 @@ def _take_block_mask(block_mask, query, key, value, more):
 
 @outside_graphs
 def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_mask=None, lse_mod=None, output_mod=None,
-                   scale=None, enable_gqa=False, return_lse=False, captured=(), **more):
+                   scale=None, enable_gqa=False, return_lse=False, captured=(), captured_numbers=(), **more):
     """Attention with functions of your own, as torch.nn.attention.flex_attention has them.
 
     score_mod  score_mod(score, batch, head, query, key): the score to take in place of one; batch, head, query and key are
@@ -153,8 +157,8 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
         else raises a ValueError that names it and its line. Floats are of 32 bits, and so are whole numbers, which wrap.
         Numbers of the scopes around are given to what is compiled, which is made once for all of them, but for exponents
         and the divisors of // and %. Or GLSL text, as docs/variants.md says
-    captured   the tensors that GLSL text reads, float32 or int32, four at most with those of functions of Python, whose
-        numbers take one
+    captured   the tensors that GLSL text reads, float32, int32 or, as Arrays, float16 or bfloat16, four at most with those of
+        functions of Python, whose numbers take one; captured_numbers: up to four floats that it reads
     more       what attention takes beside these: its masks, dtypes and lengths
     query, key, value, scale, enable_gqa, return_lse and the result are those of attention. Raises UnsupportedError where
         the library vkattn_jit, which compiles the functions, is not beside the library vkattn.
@@ -164,6 +168,7 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
         if mask_mod is not None:
             raise TypeError("mask_mod: given beside a BlockMask, expected None: it has its own")
         mask_mod, captured = block_mask.mask_mod, captured or block_mask.captured
+        captured_numbers = captured_numbers or block_mask.captured_numbers
         call = _take_block_mask(block_mask, query, key, value, more)
     elif block_mask is not None:
         more["block_mask"] = block_mask
@@ -172,5 +177,6 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
         raise TypeError(f"{', '.join(functions)}: None, expected a function or GLSL text for one of them")
     made = Problem({"query": query, "key": key, "value": value, "scale": scale, "enable_gqa": enable_gqa, "return_lse": return_lse,
                     **more}, call)
-    made.keep = [_set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured)]
+    made.keep = [_set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured,
+                              captured_numbers)]
     return made.results()

@@ -16,6 +16,7 @@
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/linear_attention.hpp"
+#include "runtime/ops/mask_indices.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/prewarm.hpp"
@@ -314,6 +315,7 @@ vkattn_result measure_plan(vkattn_context context, const Desc *desc, vkattn_meas
 
 void plan_attention(PlanBuilder &builder, const vkattn_attention_desc &desc) {
     const AttentionProblem problem = check_attention(desc);
+    builder.set_region_alignment(problem.region_alignment);
     add_attention(builder, problem, roles_of(problem));
 }
 
@@ -724,6 +726,11 @@ vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc 
 
 vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
     return share_plan(context, "index", desc, plan, plan_index);
+}
+
+vkattn_result vkattn_mask_indices_plan(vkattn_context context, const vkattn_mask_indices_desc *desc,
+                                       vkattn_plan *plan) {
+    return share_plan(context, "mask_indices", desc, plan, plan_mask_indices);
 }
 
 vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan) {

@@ -27,7 +27,8 @@ bool has_f32_keys(const AttentionProblem &problem) {
 // Whether K and V are read where they are. Every workgroup widens other formats than f32 anew: several are better off
 // with copies.
 bool reads_in_place(const AttentionProblem &problem) {
-    return has_dense_keys(problem) && rows_are_in_blocks(problem.key) && rows_are_in_blocks(problem.value) &&
+    return has_dense_keys(problem) && rows_are_in_blocks(problem, problem.key) &&
+           rows_are_in_blocks(problem, problem.value) &&
            (has_f32_keys(problem) || present(problem.key_indices) || rows_of(problem) <= kMostRows);
 }
 

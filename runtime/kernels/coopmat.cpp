@@ -50,7 +50,7 @@ constexpr uint64_t kSharedBytesOfChoice = 32 * 1024;
 // What tuning found or the largest.
 const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps,
                                            const Shader &shader) {
-    const MatrixUse use{&shader, problem.query.type, paths_of(problem)};
+    const MatrixUse use{&shader, matrix_type(problem), paths_of(problem)};
     const uint32_t tuned = problem.tile.matrix_shape;
     if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
     return *largest_matrix_shape(caps, use);
@@ -96,7 +96,7 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
         is_quantised(problem.key.type) ? blocks * tile.keys * (has_minimum(problem.key.type) ? 2 : 1) : 0;
     const uint64_t scales = std::max<uint64_t>(key_scales + (scales_values_by_key(problem) ? tile.keys : 0), 4);
     const uint64_t parts = shares ? rows * tile.dim_subgroups : 1;
-    const bool biased = present(problem.alibi_slopes) && problem.variant == nullptr;
+    const bool biased = present(problem.alibi_slopes) && !problem.mask_times_slopes && problem.variant == nullptr;
     const uint64_t biases = biased ? 2 * rows + tile.shape.n : 12;
     return kVectorBytes * vectors + sizeof(float) * (3 * rows + parts + scales + biases + 2);
 }
@@ -105,14 +105,14 @@ uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
 bool stages_keys_at_once(const MatrixTile &tile, const AttentionProblem &problem) {
     const uint32_t loads = tile.keys * (tile.chunk_dims / kVectorElements);
     const uint32_t invocations = subgroups_of(tile) * tile.subgroup_size;
-    return problem.key.type == problem.query.type && rows_are_aligned(problem.key) && loads % invocations == 0 &&
-           loads / invocations <= kMostLoads;
+    return problem.key.type == matrix_type(problem) && rows_are_aligned(problem, problem.key) &&
+           loads % invocations == 0 && loads / invocations <= kMostLoads;
 }
 
 // Where query rows are loaded sixteen bytes at a time, and pass a strip in whole matrices; see QUERY_IN_REGISTERS.
 bool can_keep_query_in_registers(const MatrixTile &tile, const AttentionProblem &problem) {
     const bool whole = tile.chunk_dims == key_dims(tile, problem);
-    return 2 * tile.shape.n >= tile.shape.k && rows_are_aligned(problem.query) &&
+    return 2 * tile.shape.n >= tile.shape.k && rows_are_aligned(problem, problem.query) &&
            (whole || stages_keys_at_once(tile, problem));
 }
 
@@ -212,7 +212,7 @@ bool stages_all_at_once(const MatrixTile &tile, const AttentionProblem &problem)
 }
 
 const Shader &shader_ahead(const AttentionProblem &problem) {
-    return problem.query.type == VKATTN_TYPE_BF16 ? shaders::coopmat_ahead_bf16 : shaders::coopmat_ahead;
+    return matrix_type(problem) == VKATTN_TYPE_BF16 ? shaders::coopmat_ahead_bf16 : shaders::coopmat_ahead;
 }
 
 // Of K and V of the query's type, by devices that convert sums into factors. A variant's functions are compiled into the
@@ -221,10 +221,10 @@ bool may_load_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
     return is_built(shader_ahead(problem)) && caps.api_version >= VK_API_VERSION_1_3 && // of its SPIR-V
            caps.features.maintenance4 && // sizes of its workgroups are specialised as SPIR-V 1.6 has it
            caps.features.cooperative_matrix_reductions && caps.traits.unroll_matrices != 0 &&
-           problem.variant == nullptr && problem.key.type == problem.query.type &&
-           problem.value.type == problem.query.type && rows_are_aligned(problem.key) &&
-           rows_are_aligned(problem.value) &&
-           matrix_obstacle(caps, {&shader_ahead(problem), problem.query.type, paths_of(problem)}).empty();
+           problem.variant == nullptr && problem.key.type == matrix_type(problem) &&
+           problem.value.type == matrix_type(problem) && rows_are_aligned(problem, problem.key) &&
+           rows_are_aligned(problem, problem.value) &&
+           matrix_obstacle(caps, {&shader_ahead(problem), matrix_type(problem), paths_of(problem)}).empty();
 }
 
 // K and V whole, beside each other, in the shared memory there is. No row subgroups: they find no room there.
@@ -281,15 +281,15 @@ const char *missing(const DeviceCaps &caps) {
 
 // No driver that wants loops rolled multiplies matrices of bf16.
 const Shader &shader_of(const AttentionProblem &problem, const DeviceCaps &caps) {
-    if (problem.query.type == VKATTN_TYPE_BF16) return shaders::coopmat_bf16;
+    if (matrix_type(problem) == VKATTN_TYPE_BF16) return shaders::coopmat_bf16;
     const bool is_rolled = caps.traits.unroll_matrices == 0 && is_built(shaders::coopmat_rolled);
     return is_rolled ? shaders::coopmat_rolled : shaders::coopmat;
 }
 
 std::string obstacle_of_types(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const vkattn_type factors = problem.query.type;
+    const vkattn_type factors = matrix_type(problem);
     if (factors != VKATTN_TYPE_F16 && factors != VKATTN_TYPE_BF16)
-        return text("query is ", type_name(factors), ", expected f16 or bf16");
+        return text("query is ", type_name(factors), ", expected f16 or bf16, or query_rounding that allows one");
     if (!is_factor(problem.key.type, factors) || !is_factor(problem.value.type, factors))
         return text("key is ", type_name(problem.key.type), " and value ", type_name(problem.value.type), ", expected ",
                     type_name(factors),
@@ -351,7 +351,7 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
             return answer;
         }
     const Shader &shader = shader_of(problem, caps);
-    answer.obstacle = matrix_obstacle(caps, {&shader, problem.query.type, paths_of(problem)});
+    answer.obstacle = matrix_obstacle(caps, {&shader, matrix_type(problem), paths_of(problem)});
     if (!answer.obstacle.empty()) return answer;
     const MatrixTile tile = matrix_tile(problem, caps, shader);
     if (tile.row_subgroups == 0)

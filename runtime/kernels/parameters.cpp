@@ -19,6 +19,8 @@ uint64_t features_of(const AttentionProblem &problem) {
     uint64_t features = 0;
     const auto set = [&](bool condition, uint64_t feature) { features |= condition ? feature : 0; };
     for (const AttentionTensor &tensor : kAttentionTensors) set(present(problem.*tensor.member), tensor.feature);
+    if (problem.mask_times_slopes) features ^= FEATURE_ALIBI_SLOPES | in_more_features(MORE_FEATURE_MASK_TIMES_SLOPES);
+    set(problem.mask_in_turn, in_more_features(MORE_FEATURE_MASK_IN_TURN));
     set(problem.causal, FEATURE_CAUSAL);
     set(problem.windowed, FEATURE_WINDOW);
     set(problem.keys_to_last_query, FEATURE_KEYS_TO_LAST_QUERY);
@@ -28,9 +30,9 @@ uint64_t features_of(const AttentionProblem &problem) {
     set(rows_start_even(problem.query), FEATURE_QUERY_PAIRS);
     set(rows_start_even(problem.key), FEATURE_KEY_PAIRS);
     set(rows_start_even(problem.value), FEATURE_VALUE_PAIRS);
-    set(rows_are_aligned(problem.query), FEATURE_QUERY_ALIGNED);
-    set(rows_are_aligned(problem.key), FEATURE_KEY_ALIGNED);
-    set(rows_are_aligned(problem.value), FEATURE_VALUE_ALIGNED);
+    set(rows_are_aligned(problem, problem.query), FEATURE_QUERY_ALIGNED);
+    set(rows_are_aligned(problem, problem.key), FEATURE_KEY_ALIGNED);
+    set(rows_are_aligned(problem, problem.value), FEATURE_VALUE_ALIGNED);
     set(rows_start_even(problem.output), FEATURE_OUTPUT_PAIRS);
     set(problem.offset_by_lengths, FEATURE_BOTTOM_RIGHT);
     set(present(problem.attn_mask) && problem.attn_mask.shape[3] < problem.kv_len, FEATURE_SHORT_MASK);
@@ -43,19 +45,20 @@ uint32_t dim_stride(const vkattn_tensor &tensor) {
 
 } // namespace
 
-bool rows_are_aligned(const vkattn_tensor &tensor, bool whatever_sizes) {
-    constexpr uint32_t kElements = 8;
-    bool aligned = !is_quantised(tensor.type) && tensor.strides[3] == 1 && tensor.shape[3] % kElements == 0 &&
-                   tensor.offset % kElements == 0;
+bool rows_are_aligned(const AttentionProblem &problem, const vkattn_tensor &tensor, bool whatever_sizes) {
+    constexpr uint32_t kElements = 8, kBytes = 16;
+    bool aligned = problem.region_alignment % kBytes == 0 && !is_quantised(tensor.type) && tensor.strides[3] == 1 &&
+                   tensor.shape[3] % kElements == 0 && tensor.offset % kElements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
         aligned = aligned && ((tensor.shape[dim] == 1 && !whatever_sizes) || tensor.strides[dim] % kElements == 0);
     return aligned;
 }
 
-bool rows_are_in_blocks(const vkattn_tensor &tensor) {
+bool rows_are_in_blocks(const AttentionProblem &problem, const vkattn_tensor &tensor) {
     const auto [block, bytes] = storage_block(tensor.type);
     const uint32_t elements = is_quantised(tensor.type) ? block * (bytes % 4 == 0 ? 1 : 2) : 4;
-    bool fits = tensor.strides[3] == 1 && tensor.offset % elements == 0;
+    const uint64_t needed = is_quantised(tensor.type) ? 16 : bytes_of(tensor.type, elements);
+    bool fits = problem.region_alignment % needed == 0 && tensor.strides[3] == 1 && tensor.offset % elements == 0;
     for (uint32_t dim = 0; dim < 3; ++dim)
         fits = fits && (tensor.shape[dim] == 1 || tensor.strides[dim] % elements == 0) &&
                tensor.strides[dim] <= UINT32_MAX / sizeof(float);
@@ -70,7 +73,7 @@ bool scales_values_by_key(const AttentionProblem &problem) {
 bool is_in_halves(const AttentionProblem &problem) {
     const auto is_suited = [&](const vkattn_tensor &tensor) {
         const bool half = tensor.type == VKATTN_TYPE_F16 || tensor.type == VKATTN_TYPE_BF16;
-        return half && rows_are_aligned(tensor, problem.batch_invariant);
+        return half && rows_are_aligned(problem, tensor, problem.batch_invariant);
     };
     return is_suited(problem.query) && is_suited(problem.key) && is_suited(problem.value);
 }
@@ -95,6 +98,10 @@ gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t w
     constants.KEY_DIM_STRIDE = dim_stride(problem.key);
     constants.VALUE_DIM_STRIDE = dim_stride(problem.value);
     constants.OUTPUT_DIM_STRIDE = dim_stride(problem.output);
+    for (const AttentionTensor &tensor : kAttentionTensors)
+        if (tensor.layout == TensorLayout::kCaptured)
+            constants.CAPTURED_FORMATS |= format_of(problem.*tensor.member)
+                                          << (8 * (tensor.binding - BINDING_CAPTURED_0));
     if (present(problem.block_table)) constants.PAGE_SIZE = static_cast<uint32_t>(problem.key.shape[2]);
     if (problem.key_block_len != 0) constants.KEY_BLOCK_LEN = problem.key_block_len;
     if (problem.block_q_len != 0) {
@@ -141,6 +148,8 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
         parameters.key_indices_len = static_cast<uint32_t>(problem.key_indices.shape[3]);
     }
     parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
+    parameters.mask_entries = static_cast<uint32_t>(problem.attn_mask.shape[0]);
+    parameters.mask_heads = static_cast<uint32_t>(problem.attn_mask.shape[1]);
     if (present(problem.key_padding_mask) && problem.batch > 1)
         parameters.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
     parameters.q_len = problem.q_len;
@@ -168,6 +177,7 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.softcap_log2 = static_cast<float>(static_cast<double>(problem.softcap) * kLog2E);
     parameters.captured_elements = {elements_of(problem.captured_0), elements_of(problem.captured_1),
                                     elements_of(problem.captured_2), elements_of(problem.captured_3)};
+    parameters.captured_numbers = {problem.captured_numbers};
     return parameters;
 }
 

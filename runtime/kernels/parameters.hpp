@@ -9,13 +9,13 @@ namespace vkattn {
 // The problem's part of a dispatch's constants; its kernel adds the tile's.
 gpu::AttentionConstants constants_of(const AttentionProblem &problem, uint32_t workgroup_size);
 
-// Whether its rows are loaded sixteen bytes at a time: see FEATURE_KEY_ALIGNED. whatever_sizes: strides count where a size of 1
-// makes nothing of them, so that the answer is the same for a part of the tensor.
-bool rows_are_aligned(const vkattn_tensor &tensor, bool whatever_sizes = false);
+// Whether a tensor's rows are loaded sixteen bytes at a time: see FEATURE_KEY_ALIGNED. whatever_sizes: strides count where a size
+// of 1 makes nothing of them, so that the answer is the same for a part of the tensor.
+bool rows_are_aligned(const AttentionProblem &problem, const vkattn_tensor &tensor, bool whatever_sizes = false);
 
 // Whether rows of K or V are whole blocks of four neighbours, and quantised ones begin at whole words: of most types at every
 // second quantised block. What reads through device addresses takes them in words.
-bool rows_are_in_blocks(const vkattn_tensor &tensor);
+bool rows_are_in_blocks(const AttentionProblem &problem, const vkattn_tensor &tensor);
 
 // Whether a head's values in a sequence have several scales: of keys, or of the pages that they lie in.
 bool scales_values_by_key(const AttentionProblem &problem);

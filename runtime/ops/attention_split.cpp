@@ -17,11 +17,17 @@ bool fits(const AttentionProblem &problem, const DeviceCaps &caps) {
         kAttentionTensors, [&](const AttentionTensor &tensor) { return is_bindable(caps, problem.*tensor.member); });
 }
 
+// Whether a tensor is the same in every part: one that is read by the whole call's numbers.
+bool is_in_every_part(const AttentionTensor &tensor, const AttentionProblem &problem) {
+    return tensor.layout == TensorLayout::kCaptured || (tensor.layout == TensorLayout::kMask && problem.mask_in_turn);
+}
+
 AttentionProblem batch_entry(const AttentionProblem &problem, uint32_t entry) {
     AttentionProblem part = problem;
     part.batch = 1;
     for (const AttentionTensor &tensor : kAttentionTensors)
-        if (!is_of(tensor, {TensorLayout::kHeads, TensorLayout::kCaptured})) slice(part.*tensor.member, 0, entry, 1);
+        if (tensor.layout != TensorLayout::kHeads && !is_in_every_part(tensor, problem))
+            slice(part.*tensor.member, 0, entry, 1);
     part.first_batch = problem.first_batch + entry;
     return part;
 }
@@ -38,7 +44,8 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
             slice(sliced, 1, head, 1);
         } else if (tensor.layout == TensorLayout::kHeads) {
             slice(sliced, 0, first, part.query_heads);
-        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences, TensorLayout::kCaptured})) {
+        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences}) &&
+                   !is_in_every_part(tensor, problem)) {
             slice(sliced, 1, first, part.query_heads);
         }
     }

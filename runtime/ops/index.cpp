@@ -135,7 +135,7 @@ bool takes_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool of_bytes = !is_quantised(problem.key.type) || stored_type(problem.key.type).info.number_bits == 8;
     return has_index_addresses(caps) && has_keys(problem) && problem.query_heads >= 1 &&
            problem.query_heads <= kHeadsOfAddresses && of_bytes && problem.head_dim % (4 * caps.subgroup_size) == 0 &&
-           rows_are_in_blocks(problem.key);
+           rows_are_in_blocks(problem, problem.key);
 }
 
 // Steps of an invocation of index_addresses, each of which goes through the keys of a block; 0: one is too much.

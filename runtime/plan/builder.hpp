@@ -31,6 +31,8 @@ class PlanBuilder {
         uint64_t &most = plan_->role_bytes_[static_cast<size_t>(role)];
         most = std::max(most, bytes);
     }
+    // Offsets of regions that are multiples of so many bytes suffice, a power of two from 4 to 16.
+    void set_region_alignment(uint64_t bytes) { plan_->region_alignment_ = bytes; }
     Source reserve_workspace(uint64_t bytes);
     // Gives what was reserved since `from` to later reservations. Adds a barrier.
     void reuse_workspace(uint64_t from);

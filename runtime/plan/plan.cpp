@@ -128,7 +128,7 @@ void Plan::require_within(const vkattn_region &region, uint32_t index, const cha
 }
 
 uint64_t Plan::alignment_of(vkattn_role role) const {
-    return role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment(context_.caps()) : kBindingAlignment;
+    return role == VKATTN_ROLE_WORKSPACE ? descriptor_alignment(context_.caps()) : region_alignment_;
 }
 
 uint64_t Plan::bytes_of(vkattn_role role) const {

@@ -154,6 +154,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
     std::bitset<VKATTN_ROLE_COUNT> roles_;                 // that may be bound
     std::array<uint64_t, VKATTN_ROLE_COUNT> role_bytes_{}; // that a role's region must hold; 0: it need not be bound
     uint64_t workspace_bytes_ = 0;
+    uint64_t region_alignment_ = 16; // of what callers bind but the workspace
     std::optional<Growth> growth_;
     vkattn_kernel kernel_ = VKATTN_KERNEL_AUTO;
     std::string reason_;

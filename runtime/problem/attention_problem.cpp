@@ -16,6 +16,7 @@ namespace vkattn {
 namespace {
 
 constexpr uint64_t kLargestHeadDim = 576;
+constexpr uint32_t kVectorBytes = 16; // that kernels read at a time
 
 uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
@@ -73,7 +74,9 @@ void check_sizes(AttentionProblem &problem) {
 bool broadcasts_to(uint64_t size, uint64_t full) { return size == 1 || size == full; }
 
 // Brings [Lq|1,Lm], [B|1,Lq|1,Lm] and the full form to 4-D with stride 0 where the mask is broadcast.
-vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, const uint64_t (&limits)[4]) {
+// others: further shapes that are expected, for the message.
+vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, const uint64_t (&limits)[4],
+                               const char *others = "") {
     require(mask.rank >= 2, name, ": rank ", mask.rank, ", expected 2, 3 or 4");
     vkattn_tensor full{};
     full.type = mask.type;
@@ -86,18 +89,25 @@ vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, cons
         full.strides[dim] = full.shape[dim] == 1 ? 0 : mask.strides[source];
         const bool fits = dim == 3 ? full.shape[dim] <= limits[dim] : broadcasts_to(full.shape[dim], limits[dim]);
         require(fits, name, ": shape ", shape_text(mask), " does not broadcast, expected [", limits[0], "|1,",
-                limits[1], "|1,", limits[2], "|1, at most ", limits[3], "]");
+                limits[1], "|1,", limits[2], "|1, at most ", limits[3], "]", others);
     }
     require(full.shape[3] == 1 || full.strides[3] == 1, name, ": last stride ", full.strides[3], ", expected 1");
     full.strides[3] = 1;
     return full;
 }
 
-vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionTensor &tensor, const AttentionProblem &problem) {
+vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionTensor &tensor, AttentionProblem &problem) {
     const vkattn_tensor mask = normalised(given, tensor.name);
     require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16, tensor.name,
             ": type ", type_name(mask.type), ", expected BOOL, F32 or F16");
-    return four_dimensional(mask, tensor.name, {problem.batch, problem.query_heads, problem.q_len, problem.kv_len});
+    uint64_t limits[4] = {problem.batch, problem.query_heads, problem.q_len, problem.kv_len};
+    for (uint32_t dim = 0; dim + 2 < mask.rank; ++dim) { // batch, and heads of rank 4
+        const uint64_t size = mask.shape[dim];
+        if (size <= 1 || size >= limits[dim] || limits[dim] % size != 0) continue;
+        limits[dim] = size;
+        problem.mask_in_turn = true;
+    }
+    return four_dimensional(mask, tensor.name, limits, ", or divisors of the first two");
 }
 
 vkattn_tensor checked_blocks(const vkattn_tensor &given, const AttentionTensor &tensor,
@@ -120,8 +130,8 @@ vkattn_tensor checked_blocks(const vkattn_tensor &given, const AttentionTensor &
 
 vkattn_tensor checked_captured(const vkattn_tensor &given, const AttentionTensor &tensor) {
     const vkattn_tensor captured = normalised(given, tensor.name);
-    require(captured.type == VKATTN_TYPE_F32 || captured.type == VKATTN_TYPE_I32, tensor.name, ": type ",
-            type_name(captured.type), ", expected F32 or I32");
+    require(is_float(captured.type) || captured.type == VKATTN_TYPE_I32, tensor.name, ": type ",
+            type_name(captured.type), ", expected F32, F16, BF16 or I32");
     vkattn_tensor without_gaps = given;
     std::fill(std::begin(without_gaps.strides), std::end(without_gaps.strides), 0);
     return checked_contiguous(given, tensor.name, without_gaps);
@@ -210,6 +220,10 @@ void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem)
     require(desc.kernel >= VKATTN_KERNEL_AUTO && desc.kernel < VKATTN_KERNEL_COUNT,
             "kernel: ", static_cast<int>(desc.kernel), ", expected a vkattn_kernel");
     problem.kernel = desc.kernel;
+    require(desc.query_rounding == VKATTN_TYPE_NONE || desc.query_rounding == VKATTN_TYPE_F16 ||
+                desc.query_rounding == VKATTN_TYPE_BF16,
+            "query_rounding: ", type_name(desc.query_rounding), ", expected NONE, F16 or BF16");
+    if (problem.query.type == VKATTN_TYPE_F32) problem.query_rounding = desc.query_rounding;
 }
 
 int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem &problem) {
@@ -220,12 +234,17 @@ int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem
 }
 
 void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const uint32_t known = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY;
+    const uint32_t known =
+        VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY | VKATTN_MASK_TIMES_SLOPES;
     require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
             " has unknown bits, expected vkattn_mask_flags");
     problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
     problem.keys_to_last_query = (desc.mask_flags & VKATTN_MASK_KEYS_TO_LAST_QUERY) != 0;
     problem.windowed = (desc.mask_flags & VKATTN_MASK_WINDOW) != 0;
+    problem.mask_times_slopes = (desc.mask_flags & VKATTN_MASK_TIMES_SLOPES) != 0;
+    require(!problem.mask_times_slopes || (present(problem.alibi_slopes) && present(problem.attn_mask) &&
+                                           problem.attn_mask.type != VKATTN_TYPE_BOOL),
+            "mask_flags: VKATTN_MASK_TIMES_SLOPES, expected with alibi_slopes and an attn_mask of type F32 or F16");
     require(desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT || desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT,
             "causal_alignment: ", static_cast<int>(desc.causal_alignment), ", expected a vkattn_causal_alignment");
     problem.offset = resolve_offset(desc, problem);
@@ -260,6 +279,7 @@ vkattn_tensor value_of_key(const AttentionProblem &problem) {
 // A causal line far before the keys.
 void hide_all_keys(AttentionProblem &problem) {
     problem.attn_mask = problem.past_lengths = {};
+    problem.mask_in_turn = problem.mask_times_slopes = false;
     problem.causal = true;
     problem.offset = -static_cast<int32_t>(kLargestSize);
     problem.offset_by_lengths = false;
@@ -331,6 +351,15 @@ void check_rotation(const vkattn_attention_desc &desc, AttentionProblem &problem
             ", the block in which the rows that hold V are rotated");
 }
 
+void check_region_alignment(const vkattn_attention_desc &desc, AttentionProblem &problem) {
+    const uint32_t given = desc.region_alignment;
+    problem.region_alignment = given == 0 ? kVectorBytes : given;
+    require(given == 0 || given == 4 || given == 8 || given == kVectorBytes, "region_alignment: ", given,
+            ", expected 4, 8 or 16, or 0 for 16");
+    require(problem.region_alignment == kVectorBytes || (problem.key_hadamard == 0 && problem.value_hadamard == 0),
+            "region_alignment: ", given, ", expected 16 where K or V is rotated");
+}
+
 } // namespace
 
 AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t most_positions) {
@@ -338,6 +367,9 @@ AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t mos
     problem.variant = desc.variant;
     for (const vkattn_tensor *captured : {&desc.captured_0, &desc.captured_1, &desc.captured_2, &desc.captured_3})
         require(desc.variant != nullptr || !present(*captured), "captured: given without variant, expected both");
+    std::ranges::copy(desc.captured_numbers, problem.captured_numbers.begin());
+    require(desc.variant != nullptr || problem.captured_numbers == decltype(problem.captured_numbers){},
+            "captured_numbers: given without variant, expected both");
     problem.query = checked_rows(desc.query, "query", require_float);
     problem.key = checked_rows(desc.key, "key", require_key_value);
     problem.value_in_key = !present(desc.value);
@@ -354,6 +386,7 @@ AttentionProblem check_attention(const vkattn_attention_desc &desc, uint32_t mos
     check_numbers(desc, problem);
     check_geometry(desc, problem);
     check_rotation(desc, problem);
+    check_region_alignment(desc, problem);
     return problem;
 }
 
@@ -374,6 +407,7 @@ AttentionClass class_of(const AttentionProblem &problem) {
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,
                            TensorLayout::kPages, TensorLayout::kLists, TensorLayout::kScales}))
             problems.flags |= uint32_t{present(problem.*tensor.member)} << bit++;
+    problems.flags |= uint32_t{problem.query_rounding != VKATTN_TYPE_NONE} << bit++;
     problems.log2_rows = log2_up(rows_that_share_keys(problem));
     problems.log2_keys = log2_up(slots_of(problem));
     const uint64_t lists = present(problem.key_indices) ? problem.q_len : 1; // each as if it were a head

@@ -8,6 +8,7 @@
 #include <vkattn/variants.h>
 
 #include <algorithm>
+#include <array>
 
 namespace vkattn {
 
@@ -21,7 +22,7 @@ struct AttentionProblem {
     uint32_t kv_len;
     uint32_t head_dim;
     uint32_t v_head_dim;
-    uint32_t first_batch, first_query_head; // of a part of a larger problem: what dropout counts from
+    uint32_t first_batch, first_query_head; // of a part of a larger problem: what dropout and masks in turn count from
 
     // query, key, value ...: layouts Mask and Blocks as 4-D, strides of broadcast dimensions 0; where V is in K's rows,
     // value_scales are key_scales, in the same memory. With cu_seqlens_q,
@@ -43,15 +44,21 @@ struct AttentionProblem {
     bool causal;
     bool windowed;
     bool keys_to_last_query;
+    bool mask_in_turn; // attn_mask has a divisor of the entries or of the heads: a part of the problem has it whole
+    bool mask_times_slopes; // alibi_slopes multiply attn_mask, and not distances
     int32_t offset;
     bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_variant variant; // nullptr: none
+    std::array<float, VKATTN_CAPTURED_NUMBERS> captured_numbers;
     // of the blocks of K's and V's rows that are stored rotated, see vkattn_kv_rotation; 0: none is
     uint32_t key_hadamard, value_hadamard;
     vkattn_kernel kernel;
-    KernelTile tile; // what tuning found; followed where it suits
+    vkattn_type
+        query_rounding; // of F32 queries that may be rounded; VKATTN_TYPE_NONE: they may not, or are of that type
+    uint32_t region_alignment; // bytes, of the offsets of what callers bind
+    KernelTile tile;           // what tuning found; followed where it suits
 };
 
 // Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the argument, what it is and what was expected.
@@ -68,6 +75,11 @@ bool has_keys(const AttentionProblem &problem);
 // one key that is hidden from every query, whose K and V are an element of query, in the same memory. In place of an
 // attn_mask without columns: a causal line that hides every key.
 AttentionProblem with_memory(const AttentionProblem &problem);
+
+// The type in which matrix units multiply Q; VKATTN_TYPE_F32: they may not.
+inline vkattn_type matrix_type(const AttentionProblem &problem) {
+    return problem.query_rounding != VKATTN_TYPE_NONE ? problem.query_rounding : problem.query.type;
+}
 
 // Neither packed nor in pages.
 inline bool is_dense(const AttentionProblem &problem) {

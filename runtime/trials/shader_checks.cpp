@@ -204,12 +204,13 @@ Reference attend(const AttentionTrial &trial, const AttentionBuffers &buffers) {
 // is known of it.
 Findings compare_stages(const TestedShader &shader, const AttentionTrial &trial, AttentionBuffers &buffers,
                         const Reference &reference) {
+    const vkattn_type factors = trial.choice.shape.dispatches[0].shader->matrices; // NONE: of no matrix units
+    const vkattn_type rounded = factors != VKATTN_TYPE_NONE ? factors : trial.problem.query.type;
     for (const AttentionShape::Dispatch &dispatch : trial.choice.shape.dispatches) {
         const std::vector<double> &expected = dispatch.written == BINDING_QK_MATMUL_OUTPUT ? reference.scores
                                               : dispatch.written == BINDING_ATTN_WEIGHTS   ? reference.weights
                                                                                            : reference.output;
-        const std::string reason =
-            compare(buffers.read(dispatch.written), expected, most_error(trial.problem.query.type));
+        const std::string reason = compare(buffers.read(dispatch.written), expected, most_error(rounded));
         if (dispatch.shader == shader.object) return {true, reason, trial.paths};
         if (!reason.empty()) break;
     }

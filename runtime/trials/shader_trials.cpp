@@ -87,6 +87,7 @@ AttentionProblem problem_of(const Types &types, const Sizes &s, CodePaths paths,
     vkattn_attention_desc desc{};
     desc.query = contiguous(types.query, {1, s.heads, s.q_len, s.head_dim});
     desc.output = contiguous(types.query, {1, s.heads, s.q_len, s.v_head_dim});
+    desc.query_rounding = types.key == VKATTN_TYPE_BF16 ? VKATTN_TYPE_BF16 : VKATTN_TYPE_F16;
     const bool paged = (paths & kPathPages) != 0;
     const uint64_t pages = divide_up(s.kv_len, kTrialPage), entries = paged ? pages : 1;
     const uint64_t positions = paged ? kTrialPage : s.kv_len;

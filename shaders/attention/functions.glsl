@@ -1,28 +1,43 @@
-// Functions of the user's own: score_mod, mask_mod, lse_mod, output_mod and the tensors that they capture. Modules of a variant
-// alone have them (vkattn/variants.h): their compiler defines VARIANT_FUNCTIONS, and SCORE_MOD, MASK_MOD, LSE_MOD and OUTPUT_MOD
+// Functions of the user's own: score_mod, mask_mod, lse_mod, output_mod and the tensors and numbers that they capture. Modules of
+// a variant alone have them (vkattn/variants.h): their compiler defines VARIANT_FUNCTIONS, and SCORE_MOD, MASK_MOD, LSE_MOD and OUTPUT_MOD
 // as the user's text has them, which it gives as variant_functions.glsl. lse_mod is called in softmax.glsl, and output_mod in
 // output.glsl.
 #ifndef FUNCTIONS_GLSL
 #define FUNCTIONS_GLSL
 
 #include "attention/positions.glsl"
+#include "formats/f16.glsl"
 
 layout(set = 0, binding = BINDING_CAPTURED_0, std430) readonly buffer Captured0Buffer { uint captured_0_words[]; };
 layout(set = 0, binding = BINDING_CAPTURED_1, std430) readonly buffer Captured1Buffer { uint captured_1_words[]; };
 layout(set = 0, binding = BINDING_CAPTURED_2, std430) readonly buffer Captured2Buffer { uint captured_2_words[]; };
 layout(set = 0, binding = BINDING_CAPTURED_3, std430) readonly buffer Captured3Buffer { uint captured_3_words[]; };
 
+uint captured_format(uint tensor) { return bitfieldExtract(CAPTURED_FORMATS, int(tensor % CAPTURED_TENSORS) * 8, 8); }
+
 // An element of a captured tensor; 0 outside it.
-uint captured_word(uint tensor, uint element) {
+uint captured_bits(uint tensor, uint element) {
     if (tensor >= CAPTURED_TENSORS || element >= parameters.captured_elements[tensor]) return 0;
-    if (tensor == 0) return captured_0_words[base_bytes(BINDING_CAPTURED_0) / 4 + element];
-    if (tensor == 1) return captured_1_words[base_bytes(BINDING_CAPTURED_1) / 4 + element];
-    if (tensor == 2) return captured_2_words[base_bytes(BINDING_CAPTURED_2) / 4 + element];
-    return captured_3_words[base_bytes(BINDING_CAPTURED_3) / 4 + element];
+    uint base = tensor == 0 ? base_bytes(BINDING_CAPTURED_0) : base_bytes(BINDING_CAPTURED_3);
+    if (tensor == 1) base = base_bytes(BINDING_CAPTURED_1);
+    if (tensor == 2) base = base_bytes(BINDING_CAPTURED_2);
+    bool in_halves = captured_format(tensor) == FORMAT_F16 || captured_format(tensor) == FORMAT_BF16;
+    uint half_word = base / 2 + element, word = in_halves ? half_word / 2 : base / 4 + element, bits;
+    if (tensor == 0) bits = captured_0_words[word];
+    if (tensor == 1) bits = captured_1_words[word];
+    if (tensor == 2) bits = captured_2_words[word];
+    if (tensor == 3) bits = captured_3_words[word];
+    return in_halves ? bitfieldExtract(bits, int(half_word % 2) * 16, 16) : bits;
 }
 
-float captured_f32(uint tensor, uint element) { return uintBitsToFloat(captured_word(tensor, element)); }
-int captured_i32(uint tensor, uint element) { return int(captured_word(tensor, element)); }
+float captured_f32(uint tensor, uint element) {
+    uint bits = captured_bits(tensor, element);
+    if (captured_format(tensor) == FORMAT_F16) return f16_value(bits);
+    return uintBitsToFloat(captured_format(tensor) == FORMAT_BF16 ? bits << 16 : bits);
+}
+
+int captured_i32(uint tensor, uint element) { return int(captured_bits(tensor, element)); }
+float captured_number(uint number) { return number < 4 ? parameters.captured_numbers[number] : 0.0; }
 
 #include "variant_functions.glsl"
 

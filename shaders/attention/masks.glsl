@@ -3,6 +3,7 @@
 #define MASKS_GLSL
 
 #include "attention/keys.glsl"
+#include "attention/score_terms.glsl"
 #ifdef MASK_MOD
 #include "attention/functions.glsl"
 #define LOOKED_UP true
@@ -28,7 +29,12 @@ bool hidden_by_padding(uint batch, Key key) {
 }
 
 uint mask_element(Row row, Key key) {
-    return row.batch * parameters.attn_mask_strides[0] + row.query_head * parameters.attn_mask_strides[1] +
+    uint entry = row.batch, head = row.query_head;
+    if (has_more(MORE_FEATURE_MASK_IN_TURN)) {
+        entry = (parameters.first_batch + entry) % parameters.mask_entries;
+        head = (parameters.first_query_head + head) % parameters.mask_heads;
+    }
+    return entry * parameters.attn_mask_strides[0] + head * parameters.attn_mask_strides[1] +
            row.position * parameters.attn_mask_strides[2] + key.number;
 }
 
@@ -37,7 +43,7 @@ bool hidden_by_boolean_mask(Row row, Key key) {
     return bitfieldExtract(mask_words[byte_offset / 4], int(byte_offset % 4) * 8, 8) == 0u;
 }
 
-// Adds attn_mask, or hides the key where it or mask_mod says so.
+// Adds attn_mask, times its head's slope where problems have it so, or hides the key where it or mask_mod says so.
 float look_up_masks(float score, Row row, Key key) {
 #ifdef MASK_MOD
     if (hidden_by_function(row, key)) return HIDDEN;
@@ -45,7 +51,9 @@ float look_up_masks(float score, Row row, Key key) {
     if (MASK_FORMAT == FORMAT_NONE) return score;
     if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;
     float added = mask_load(MASK_FORMAT, mask_element(row, key));
-    return added < LOWEST_BIAS ? HIDDEN : score + added * LOG2_E;
+    if (!has_more(MORE_FEATURE_MASK_TIMES_SLOPES)) return added < LOWEST_BIAS ? HIDDEN : score + added * LOG2_E;
+    float product = added * slope_log2(row);
+    return added < LOWEST_BIAS || product < LOWEST_BIAS ? HIDDEN : score + product;
 }
 
 uint block_state(uint batch, uint query_head, uint query_block, uint key_block) {

@@ -2,6 +2,7 @@
 #ifndef ATTENTION_PARAMETERS_GLSL
 #define ATTENTION_PARAMETERS_GLSL
 
+#include "attention/lowest_bias.glsl"
 #include "interface/attention.h"
 
 ATTENTION_CONSTANTS(VKATTN_CONSTANT)
@@ -36,7 +37,5 @@ const float LN_2 = 0.69314718055994530942;
 // LOWEST_MAXIMUM, and exp2(HIDDEN - LOWEST_MAXIMUM) is exactly 0.
 const float HIDDEN = -3.0e38;
 const float LOWEST_MAXIMUM = -1.0e38;
-// What of attn_mask lies below hides its key: times LOG2_E it would not be above LOWEST_MAXIMUM.
-const float LOWEST_BIAS = -6.0e37;
 
 #endif

@@ -32,6 +32,8 @@ namespace vkattn::gpu {
 
 /* in MORE_FEATURES: value_scales differ among the keys of a sequence's head: bit 44 */
 #define MORE_FEATURE_VALUE_SCALES_OF_KEYS (1u << 12)
+#define MORE_FEATURE_MASK_TIMES_SLOPES (1u << 13) /* in place of FEATURE_ALIBI_SLOPES: bit 45 */
+#define MORE_FEATURE_MASK_IN_TURN (1u << 14)      /* attn_mask has a divisor of the entries or heads: bit 46 */
 
 /* index, in MORE_FEATURES: bits 48 on */
 #define MORE_FEATURE_INDEX_RELU (1u << 16)
@@ -66,6 +68,7 @@ namespace vkattn::gpu {
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
  * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
  * of a block of block_mask. KEY_BLOCK_LEN: keys of an entry of key_indices.
+ * CAPTURED_FORMATS: of a variant, a byte for each captured tensor.
  *
  * Of flash: ROWS, query rows of an invocation; COLUMNS, invocations that share a row; KEYS_OF_INVOCATION, keys of a tile
  * that each of them scores: 1, 2 or 4; DIMS_OF_CHUNK, dims of K, and KEYS_OF_CHUNK, keys of V, in shared memory at a time:
@@ -128,7 +131,8 @@ namespace vkattn::gpu {
     X(38, TAKES_TURNS, 0)                                                                                              \
     X(39, VALUE_IN_KEY, 0)                                                                                             \
     X(40, MORE_FEATURES, 0)                                                                                            \
-    X(41, KEY_BLOCK_LEN, 1)
+    X(41, KEY_BLOCK_LEN, 1)                                                                                            \
+    X(42, CAPTURED_FORMATS, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -140,6 +144,8 @@ struct AttentionParameters {
     uint q_len;
     uint kv_len;
     uint mask_len;
+    uint mask_entries; /* read with MORE_FEATURE_MASK_IN_TURN */
+    uint mask_heads;
     uint kv_heads;
     uint q_total;     /* rows of packed queries */
     uint kv_total;    /* rows of packed keys */
@@ -150,7 +156,7 @@ struct AttentionParameters {
     int window_right;
     float scale_log2;   /* scale * log2(e): scores are kept in units of log 2, for exp2 */
     float softcap_log2; /* softcap * log2(e) */
-    uint first_batch;   /* dropout counts from them: the call may be a part of a larger one */
+    uint first_batch;   /* dropout and masks in turn count from them: the call may be a part of a larger one */
     uint first_query_head;
     uint dropout_seed_low;
     uint dropout_seed_high;
@@ -167,6 +173,7 @@ struct AttentionParameters {
     uint forced_last;
 #ifdef HAS_CAPTURED_TENSORS
     uvec4 captured_elements; /* of each captured tensor */
+    vec4 captured_numbers;
 #endif
 };
 

@@ -26,6 +26,7 @@
 namespace vkattn::gpu {
 using uint = std::uint32_t;
 struct alignas(16) uvec4 : std::array<uint, 4> {}; /* as in GLSL: such members stand first */
+struct alignas(16) vec4 : std::array<float, 4> {};
 
 struct Interface {
     std::span<const char *const> constants; /* names, in the order of their ids */

@@ -164,7 +164,7 @@ TEST_CASE_FIXTURE(DeviceTest, "masks that do not broadcast") {
                           {"longer than the keys", "attn_mask", mask({5, 8})},
                           {"batch", "attn_mask", mask({3, 5, 7})},
                           {"heads where rank 3 has the batch", "attn_mask", mask({4, 5, 7})},
-                          {"heads", "attn_mask", mask({2, 2, 5, 7})},
+                          {"heads", "attn_mask", mask({2, 3, 5, 7})},
                           {"batch of rank 4", "attn_mask", mask({4, 4, 5, 7})},
                           {"query length of rank 4", "attn_mask", mask({2, 4, 7, 7})}};
     check_all(list);
@@ -265,6 +265,25 @@ TEST_CASE_FIXTURE(DeviceTest, "numbers and choices") {
                           {"softcap NaN", "softcap", [](Desc &d) { d.softcap = NAN; }},
                           {"softcap infinite", "softcap", [](Desc &d) { d.softcap = HUGE_VALF; }},
                           {"mask_flags", "mask_flags", [](Desc &d) { d.mask_flags = 16; }},
+                          {"query_rounding", "query_rounding", [](Desc &d) { d.query_rounding = VKATTN_TYPE_Q8_0; }},
+                          {"region_alignment", "region_alignment", [](Desc &d) { d.region_alignment = 2; }},
+                          {"region_alignment of rotated keys", "region_alignment",
+                           [](Desc &d) {
+                               d.region_alignment = 8;
+                               d.key_rotation = VKATTN_ROTATION_HADAMARD;
+                           }},
+                          {"captured_numbers", "captured_numbers", [](Desc &d) { d.captured_numbers[3] = 1.0f; }},
+                          {"a mask times slopes without slopes", "mask_flags",
+                           [](Desc &d) {
+                               d.mask_flags = VKATTN_MASK_TIMES_SLOPES;
+                               d.attn_mask = vkattn::tensor(VKATTN_TYPE_F32, {5, 7});
+                           }},
+                          {"a boolean mask times slopes", "mask_flags",
+                           [](Desc &d) {
+                               d.mask_flags = VKATTN_MASK_TIMES_SLOPES;
+                               d.attn_mask = vkattn::tensor(VKATTN_TYPE_BOOL, {5, 7});
+                               d.alibi_slopes = vkattn::tensor(VKATTN_TYPE_F32, {4});
+                           }},
                           {"causal_alignment", "causal_alignment",
                            [](Desc &d) { d.causal_alignment = static_cast<vkattn_causal_alignment>(2); }},
                           {"kv_head_mapping", "kv_head_mapping",

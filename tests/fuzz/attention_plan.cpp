@@ -48,6 +48,9 @@ vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     if (data.ConsumeBool()) desc.log_sum_exp = some_tensor(data, VKATTN_TYPE_F32, {batch, kv_heads * group, q_len});
     if (data.ConsumeBool()) desc.attn_mask = some_tensor(data, type, {q_len, kv_len});
     if (data.ConsumeBool()) desc.attn_mask = some_tensor(data, VKATTN_TYPE_BOOL, {batch, 1, q_len, kv_len});
+    if (data.ConsumeBool()) // in turn, where they are divisors
+        desc.attn_mask =
+            some_tensor(data, VKATTN_TYPE_F16, {batch, data.ConsumeIntegralInRange(1u, 4u), q_len, kv_len});
     if (data.ConsumeBool()) {
         desc.block_q_len = static_cast<std::uint32_t>(some_size(data)) - 1;
         desc.block_kv_len = data.ConsumeIntegralInRange(1u, 256u);
@@ -63,7 +66,7 @@ vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     if (data.ConsumeBool()) desc.sinks = some_tensor(data, VKATTN_TYPE_F32, {kv_heads * group});
     if (data.ConsumeProbability<float>() < 0.2f)
         desc.attn_weights = some_tensor(data, VKATTN_TYPE_F32, {batch, kv_heads * group, q_len, kv_len});
-    desc.mask_flags = data.ConsumeIntegralInRange(0u, 8u);
+    desc.mask_flags = data.ConsumeIntegralInRange(0u, 16u);
     desc.window_left = data.ConsumeIntegral<std::int32_t>();
     desc.window_right = data.ConsumeIntegral<std::int32_t>();
     if (data.ConsumeBool()) desc.past_len = data.ConsumeIntegral<std::uint32_t>();
@@ -73,6 +76,8 @@ vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     desc.batch_invariant = data.ConsumeBool();
     desc.causal_alignment = static_cast<vkattn_causal_alignment>(data.ConsumeIntegralInRange(0, 2));
     desc.kv_head_mapping = static_cast<vkattn_kv_head_mapping>(data.ConsumeIntegralInRange(0, 2));
+    desc.query_rounding = data.PickValueInArray({VKATTN_TYPE_NONE, VKATTN_TYPE_F16, VKATTN_TYPE_BF16});
+    desc.region_alignment = data.PickValueInArray({0u, 4u, 8u});
     desc.kernel = static_cast<vkattn_kernel>(data.ConsumeIntegralInRange<int>(0, VKATTN_KERNEL_COUNT));
     return desc;
 }

@@ -3,6 +3,7 @@
 #include "shaders/interface/embedding.h"
 #include "shaders/interface/linear.h"
 #include "shaders/interface/linear_attention.h"
+#include "shaders/interface/mask_indices.h"
 #include "shaders/interface/merge.h"
 #include "shaders/interface/norm.h"
 #include "shaders/interface/rows.h"
@@ -14,6 +15,7 @@
 #include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/linear_attention.hpp"
+#include "runtime/ops/mask_indices.hpp"
 #include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/support/error.hpp"
@@ -212,6 +214,30 @@ std::unique_ptr<const Plan> argmax(FuzzedDataProvider &data, PlanBuilder &builde
     if (present(desc.values))
         expect_inside(writes, BINDING_ARGMAX_VALUES, VKATTN_TYPE_F32,
                       {{writes.groups[2], push.values_strides[0]}, {push.rows, push.values_strides[1]}});
+    return plan;
+}
+
+std::unique_ptr<const Plan> mask_indices(FuzzedDataProvider &data, PlanBuilder &builder) {
+    constexpr vkattn_type kMasks[] = {VKATTN_TYPE_BOOL, VKATTN_TYPE_F32, VKATTN_TYPE_F16};
+    const std::uint64_t batch = some_size(data), heads = some_size(data), queries = some_size(data);
+    vkattn_mask_indices_desc desc{};
+    desc.attn_mask = some_tensor(data, data.PickValueInArray(kMasks),
+                                 {data.ConsumeBool() ? batch : 1, data.ConsumeBool() ? heads : 1,
+                                  data.ConsumeBool() ? queries : 1, some_size(data)});
+    desc.key_indices = some_tensor(data, VKATTN_TYPE_I32, {batch, heads, queries, some_size(data)});
+    plan_mask_indices(builder, desc);
+    std::unique_ptr<const Plan> plan = builder.build();
+    if (writes_nothing(*plan, is_empty(desc.key_indices))) return plan;
+    const Step &step = plan->steps().front();
+    const auto push = push_of<gpu::MaskIndicesPush>(step);
+    const auto expect_rows = [&](std::uint32_t binding, vkattn_type type, const gpu::uint(&strides)[3],
+                                 std::uint32_t len) {
+        expect_inside(
+            step, binding, type,
+            {{step.groups[2], strides[0]}, {step.groups[1], strides[1]}, {step.groups[0], strides[2]}, {len, 1}});
+    };
+    expect_rows(BINDING_MASK_INDICES_MASK, desc.attn_mask.type, push.attn_mask_strides, push.mask_len);
+    expect_rows(BINDING_MASK_INDICES_KEY_INDICES, VKATTN_TYPE_I32, push.key_indices_strides, push.list_len);
     return plan;
 }
 
@@ -465,7 +491,8 @@ std::unique_ptr<const Plan> gated_rms_norm(FuzzedDataProvider &data, PlanBuilder
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t size) {
     FuzzedDataProvider data(bytes, size);
     constexpr std::unique_ptr<const Plan> (*kOperators[])(FuzzedDataProvider &, PlanBuilder &) = {
-        linear, norm, embedding, kv_append, merge, argmax, linear_attention, causal_conv1d, gated_rms_norm};
+        linear, norm,         embedding,        kv_append,     merge,
+        argmax, mask_indices, linear_attention, causal_conv1d, gated_rms_norm};
     try {
         PlanBuilder builder(context_of_limits(data), PlanBuilder::Purpose::kMeasure);
         expect_within_limits(*data.PickValueInArray(kOperators)(data, builder));

@@ -266,4 +266,34 @@ TEST_CASE_FIXTURE(DeviceTest, "every finite f16 and bf16 value passes through a 
     }
 }
 
+// Also rows that no sixteen bytes hold whole, and heads whose queries are in shared memory.
+TEST_CASE_FIXTURE(DeviceTest, "f32 queries are multiplied on matrix units where they may be rounded, and there alone") {
+    struct Case {
+        vkattn_type stored, rounding;
+        AttentionSizes sizes;
+    };
+    const Case cases[] = {{kF16, kF16, {1, 4, 2, 37, 70, 64, 64}},
+                          {kF16, kF16, {1, 2, 1, 33, 45, 20, 12}},
+                          {kF16, kF16, {1, 2, 1, 20, 40, 256, 256}},
+                          {VKATTN_TYPE_Q8_0, kF16, {1, 4, 1, 9, 300, 64, 64}},
+                          {VKATTN_TYPE_Q4_1, kF16, {2, 4, 2, 37, 70, 96, 64}},
+                          {kBF16, kBF16, {1, 4, 2, 37, 70, 64, 40}}};
+    for (const Case &c : cases) {
+        const Types types{kF32, c.stored, c.stored, kF32};
+        INFO(text(c.sizes, types), ", rounded to ", type_name(c.rounding));
+        AttentionProblem problem = random_problem(c.sizes, types);
+        AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, kF32);
+        CHECK(!serves(describe(problem, results, VKATTN_KERNEL_AUTO), VKATTN_KERNEL_COOPMAT));
+        problem.query_rounding = c.rounding;
+        const AttentionReference reference = reference_attention(problem);
+        check_attention(problem, reference, results, VKATTN_KERNEL_FLASH);
+        if (!serves(describe(problem, results, VKATTN_KERNEL_AUTO), VKATTN_KERNEL_COOPMAT)) {
+            CHECK((c.rounding == kBF16 || !has_matrix_kernels())); // few have matrices of bf16
+            continue;
+        }
+        AttentionResults of_matrices = all_results(problem, VKATTN_KERNEL_COOPMAT, kF32);
+        check_attention(problem, reference, of_matrices, VKATTN_KERNEL_COOPMAT);
+    }
+}
+
 TEST_SUITE_END();

@@ -210,6 +210,83 @@ TEST_CASE_FIXTURE(DeviceTest, "lists of packed queries over packed and paged key
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "lists of the keys that a mask lets be seen, of every type, broadcast in every way") {
+    struct MaskCase {
+        vkattn_type type;
+        Shape mask, lists;
+        std::uint64_t offset, gap; // of rows of the mask
+        double visible;
+    };
+    const MaskCase cases[] = {{VKATTN_TYPE_BOOL, {2, 3, 5, 2500}, {2, 3, 5, 300}, 3, 1, 0.1},
+                              {VKATTN_TYPE_BOOL, {1, 1, 7, 40}, {2, 1, 7, 64}, 0, 0, 0.5},
+                              {VKATTN_TYPE_F32, {2, 1, 4, 1030}, {2, 2, 4, 1030}, 1, 0, 1.0},
+                              {VKATTN_TYPE_F32, {1, 1, 1, 9}, {1, 1, 3, 5}, 0, 0, 0.9},
+                              {VKATTN_TYPE_F16, {1, 2, 3, 3000}, {3, 2, 3, 17}, 5, 3, 0.01},
+                              {VKATTN_TYPE_F16, {2, 1, 1, 1}, {2, 1, 2, 2}, 1, 0, 0.5},
+                              {VKATTN_TYPE_BOOL, {1, 1, 2, 129}, {1, 1, 2, 3}, 0, 0, 0.0}};
+    std::mt19937 random(41);
+    for (const MaskCase &c : cases) {
+        INFO(type_name(c.type), ", Lm ", c.mask[3], ", N ", c.lists[3]);
+        const std::uint64_t row = c.mask[3] + c.gap;
+        HostTensor mask(c.type, c.mask, {c.mask[1] * c.mask[2] * row, c.mask[2] * row, row, 1}, c.offset);
+        std::bernoulli_distribution is_visible(c.visible);
+        std::normal_distribution<float> number;
+        std::vector<std::vector<float>> seen(mask.elements() / c.mask[3]);
+        for (std::uint64_t i = 0; i < mask.elements(); ++i) {
+            const bool shown = is_visible(random);
+            if (shown) seen[i / c.mask[3]].push_back(static_cast<float>(i % c.mask[3]));
+            const float hidden = i % 2 == 0 || c.type == VKATTN_TYPE_F16 ? -HUGE_VALF : -1e38f;
+            if (c.type == VKATTN_TYPE_BOOL)
+                mask.set(i, shown ? 1.0f : 0.0f);
+            else
+                mask.set(i, shown ? number(random) : hidden);
+        }
+        const std::uint64_t width = c.lists[3];
+        HostTensor lists(VKATTN_TYPE_I32, c.lists,
+                         {c.lists[1] * c.lists[2] * (width + 2), c.lists[2] * (width + 2), width + 2, 1}, 1);
+        vkattn_mask_indices_desc desc{};
+        desc.attn_mask = mask.view();
+        desc.key_indices = lists.view();
+        const Region regions[] = {{VKATTN_ROLE_ATTN_MASK, &mask, Access::kRead},
+                                  {VKATTN_ROLE_KEY_INDICES, &lists, Access::kWrite}};
+        test_device().run(test_device().context().mask_indices_plan(desc), regions);
+        std::size_t wrong = 0;
+        for (std::uint64_t i = 0; i < lists.elements(); ++i) {
+            const std::uint64_t q = i / width % c.lists[2], h = i / width / c.lists[2] % c.lists[1],
+                                b = i / width / c.lists[2] / c.lists[1], place = i % width;
+            const auto &keys = seen[(b % c.mask[0] * c.mask[1] + h % c.mask[1]) * c.mask[2] + q % c.mask[2]];
+            wrong += lists.get(i) != (place < keys.size() ? keys[place] : -1.0f);
+        }
+        CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "wrong masks of lists are named") {
+    const auto message = [](const vkattn_tensor &mask, const vkattn_tensor &lists) -> std::string {
+        vkattn_mask_indices_desc desc{};
+        desc.attn_mask = mask;
+        desc.key_indices = lists;
+        try {
+            (void)test_device().context().mask_indices_plan(desc);
+        } catch (const vkattn::Error &error) {
+            return error.what();
+        }
+        return "";
+    };
+    const vkattn_tensor lists = vkattn::tensor(VKATTN_TYPE_I32, {2, 1, 3, 4});
+    const auto mask = [](std::initializer_list<std::uint64_t> shape, vkattn_type type = VKATTN_TYPE_F16) {
+        return vkattn::tensor(type, shape);
+    };
+    CHECK(message(mask({2, 1, 3, 40}), lists).empty());
+    CHECK(message(mask({2, 1, 3, 40}), vkattn::tensor(VKATTN_TYPE_I32, {2, 1, 0, 4})) ==
+          "attn_mask: shape [2,1,3,40], expected [2|1,1|1,0|1,Lm]");
+    CHECK(message(mask({2, 2, 3, 40}), lists) == "attn_mask: shape [2,2,3,40], expected [2|1,1|1,3|1,Lm]");
+    CHECK(message(mask({2, 1, 3, 40}, VKATTN_TYPE_BF16), lists) == "attn_mask: type BF16, expected BOOL, F32 or F16");
+    CHECK(message(mask({2, 1, 3, 0}), lists) == "attn_mask: shape [2,1,3,0], expected at least one key");
+    CHECK(message(mask({2, 1, 3, 40}), vkattn::tensor(VKATTN_TYPE_F32, {2, 1, 3, 4})) ==
+          "key_indices: type F32, expected I32");
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "wrong lists are named") {
     const AttentionProblem problem = problem_of(
         {.heads = 2, .kv_heads = 2, .q_len = 3, .kv_len = 40, .list_heads = 1, .list_len = 8, .key_block_len = 1}, 9);

@@ -264,4 +264,37 @@ TEST_CASE_FIXTURE(DeviceTest, "the same call gives the same bits") {
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "regions begin at any word where a plan is made for it, and there alone") {
+    std::mt19937 random(61);
+    const vkattn_type types[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16, VKATTN_TYPE_Q8_0,
+                                 VKATTN_TYPE_Q4_1};
+    std::size_t turn = 0;
+    for (const vkattn_type type : types) {
+        const bool quantised = type == VKATTN_TYPE_Q8_0 || type == VKATTN_TYPE_Q4_1;
+        AttentionProblem problem;
+        problem.query = normal_tensor(quantised ? VKATTN_TYPE_F16 : type, {2, 4, 19, 64}, random);
+        problem.key = normal_tensor(type, {2, 2, 75, 64}, random);
+        problem.value = normal_tensor(type, {2, 2, 75, 64}, random);
+        problem.attn_mask = normal_tensor(VKATTN_TYPE_F16, {19, 75}, random);
+        problem.sinks = normal_tensor(VKATTN_TYPE_F32, {4}, random);
+        problem.score_stage = VKATTN_SCORES_MASKED;
+        const std::uint64_t shift = std::array{4, 8, 12}[turn++ % 3];
+        INFO(type_name(type), ", shifted by ", shift);
+        const ShiftedRegions shifted(shift);
+        AttentionResults results = all_results(problem, VKATTN_KERNEL_FLASH, VKATTN_TYPE_F32);
+        const vkattn::Plan wants_more =
+            test_device().context().attention_plan(describe(problem, results, VKATTN_KERNEL_FLASH));
+        CHECK_THROWS_WITH_AS(run_attention(problem, results, wants_more),
+                             doctest::Contains("expected a multiple of 16"), vkattn::Error);
+        problem.region_alignment = shift == 8 ? 8 : 4;
+        const AttentionReference reference = reference_attention(problem);
+        for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED,
+                                           VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_ADDRESSES}) {
+            if (!serves(describe(problem, results, VKATTN_KERNEL_AUTO), kernel)) continue;
+            AttentionResults of_kernel = all_results(problem, kernel, VKATTN_TYPE_F32);
+            check_attention(problem, reference, of_kernel, kernel);
+        }
+    }
+}
+
 TEST_SUITE_END();

@@ -112,11 +112,19 @@ HostTensor per_head(const AttentionProblem &p, float first, float step) {
 }
 
 void add_alibi(AttentionProblem &p, std::mt19937 &) { p.alibi_slopes = per_head(p, 0.02f, 0.11f); }
+
+// In place of distances the mask's numbers are multiplied, -inf among them; a slope may be 0 or below.
+void add_mask_times_slopes(AttentionProblem &p, std::mt19937 &random) {
+    add_additive_f16(p, random);
+    p.alibi_slopes = per_head(p, -0.5f, 0.5f);
+    p.mask_flags |= VKATTN_MASK_TIMES_SLOPES;
+}
+
 void add_softcap(AttentionProblem &p, std::mt19937 &) { p.softcap = 1.25f; }
 void add_sinks(AttentionProblem &p, std::mt19937 &) { p.sinks = per_head(p, -2.0f, 1.5f); }
 
-const std::array<Feature, 15> &features() {
-    static const std::array<Feature, 15> list = {{{"causal top-left", Slot::kOffset, add_causal},
+const std::array<Feature, 16> &features() {
+    static const std::array<Feature, 16> list = {{{"causal top-left", Slot::kOffset, add_causal},
                                                   {"causal bottom-right", Slot::kOffset, add_causal_bottom_right},
                                                   {"causal with past_len", Slot::kOffset, add_past_len},
                                                   {"causal with past_lengths", Slot::kOffset, add_past_lengths},
@@ -129,6 +137,7 @@ const std::array<Feature, 15> &features() {
                                                   {"key_lengths", Slot::kNone, add_key_lengths},
                                                   {"key_padding_mask", Slot::kNone, add_key_padding},
                                                   {"alibi_slopes", Slot::kNone, add_alibi},
+                                                  {"mask times slopes", Slot::kMask, add_mask_times_slopes},
                                                   {"softcap", Slot::kNone, add_softcap},
                                                   {"sinks", Slot::kNone, add_sinks}}};
     return list;
@@ -240,6 +249,18 @@ TEST_CASE_FIXTURE(DeviceTest, "a mask broadcasts in every way it may") {
         for (const std::uint64_t size : shape) text += std::to_string(size) + " ";
         const AttentionProblem problem = masked_problem(kMakers[number++ % kMakers.size()], shape);
         INFO("mask ", type_name(problem.attn_mask.type()), " ", text);
+        check_every_kernel(problem);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a mask of some entries or heads is read in turn") {
+    std::mt19937 random(5);
+    constexpr std::array kMakers = {make_bool, make_f32, make_f16};
+    std::size_t number = 0;
+    for (const Shape &shape : {Shape{2, 6, 35}, {4, 2, 6, 35}, {2, 4, 1, 35}, {2, 2, 6, 20}, {1, 2, 6, 35}}) {
+        AttentionProblem problem = plain_problem(4, 6, 35, random);
+        problem.attn_mask = kMakers[number++ % kMakers.size()](shape, random);
+        INFO("mask ", type_name(problem.attn_mask.type()), " of rank ", shape.size(), ", ", number);
         check_every_kernel(problem);
     }
 }

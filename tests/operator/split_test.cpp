@@ -37,7 +37,12 @@ TEST_SUITE_BEGIN("split");
 
 TEST_CASE_FIXTURE(DeviceTest, "tensors above the storage buffer range are taken in parts, with the same answer") {
     const AttentionProblem problem = random_problem();
-    const AttentionReference reference = reference_attention(problem);
+    AttentionProblem turns = problem;
+    std::mt19937 random(102);
+    turns.attn_mask = normal_tensor(VKATTN_TYPE_F32, {3, 2, 5, 60}, random); // each of two heads
+    turns.alibi_slopes = {};
+    const std::array<std::pair<const AttentionProblem *, AttentionReference>, 2> problems = {
+        {{&problem, reference_attention(problem)}, {&turns, reference_attention(turns)}}};
     // K takes 46080 bytes, a batch entry of it 15360, a head 7680
     for (const char *traits :
          {"max_storage_buffer_range=32768,self_test=0", // whose problems a device of many cores does not fit
@@ -45,16 +50,18 @@ TEST_CASE_FIXTURE(DeviceTest, "tensors above the storage buffer range are taken 
           "max_storage_buffer_range=10240,self_test=0,push_descriptors=0"}) {
         const LimitedDevice device(traits);
         for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
-            INFO(traits, ", ", kernel_text(kernel));
-            AttentionResults results;
-            results.output = HostTensor(VKATTN_TYPE_F32, {3, 4, 5, 32});
-            const vkattn_attention_desc desc = describe(problem, results, kernel);
-            CHECK(std::string(device.context().attention_plan(desc).report().reason).find("parts") !=
-                  std::string::npos);
-            const Comparison comparison =
-                compare("output", results.output.shape(), reference.output, device.run(problem, desc, results.output),
-                        nmse_bound({VKATTN_TYPE_F32}));
-            CHECK_MESSAGE(comparison.passed, comparison.report);
+            for (const auto &[given, reference] : problems) {
+                INFO(traits, ", ", kernel_text(kernel), ", mask in turn ", given == &turns);
+                AttentionResults results;
+                results.output = HostTensor(VKATTN_TYPE_F32, {3, 4, 5, 32});
+                const vkattn_attention_desc desc = describe(*given, results, kernel);
+                CHECK(std::string(device.context().attention_plan(desc).report().reason).find("parts") !=
+                      std::string::npos);
+                const Comparison comparison =
+                    compare("output", results.output.shape(), reference.output,
+                            device.run(*given, desc, results.output), nmse_bound({VKATTN_TYPE_F32}));
+                CHECK_MESSAGE(comparison.passed, comparison.report);
+            }
         }
     }
 }

@@ -281,6 +281,40 @@ TEST_CASE_FIXTURE(DeviceTest,
     check_every_kernel(problem);
 }
 
+// Named by functions of the text.
+constexpr const char *kNamed = R"(
+float slope(uint head) { return captured_f32(0, head); }
+float bias(uint head, uint key) { return captured_f32(1, head * 96u + key); }
+float gate(uint batch) { return captured_f32(2, batch); }
+float strength() { return captured_number(1); }
+float score_mod(float score, uint batch, uint head, uint query, uint key) {
+    float other = captured_f32(head % 3u, 5u) * captured_number(head % 3u + 1u); // of numbers that are no constants
+    return score + strength() * slope(head) * bias(head, key) + gate(batch) * float(captured_i32(3, key)) + other;
+}
+)";
+
+TEST_CASE_FIXTURE(DeviceTest, "captured tensors of 16 bits, which begin anywhere, and captured numbers") {
+    std::mt19937 random(17);
+    AttentionProblem problem = plain_problem(random);
+    const auto within = [&](vkattn_type type, Shape shape, std::uint64_t offset) {
+        HostTensor tensor(type, shape, HostTensor::contiguous_strides(shape), offset);
+        const HostTensor numbers = normal_tensor(type, shape, random);
+        for (std::uint64_t i = 0; i < numbers.elements(); ++i) tensor.set(i, numbers.get(i));
+        return tensor;
+    };
+    problem.captured = {within(VKATTN_TYPE_F16, {kHeads}, 3), within(VKATTN_TYPE_BF16, {kHeads, kKeys}, 1),
+                        within(VKATTN_TYPE_F16, {kBatch, 3}, 0), integers({kKeys}, random, 3)};
+    problem.captured_numbers = {0.5f, -1.25f, 0.0f, 2.0f};
+    set_variant(problem, kNamed);
+    problem.score_mod = [c = problem.captured](double s, int b, int h, int, int k) {
+        constexpr double kNumbers[] = {-1.25, 0.0, 2.0}; // but the first
+        const HostTensor &any = c[static_cast<std::size_t>(h % 3)];
+        const double other = any.elements() > 5 ? number(any, 5) * kNumbers[h % 3] : 0.0;
+        return s - 1.25 * number(c[0], h) * number(c[1], h * kKeys + k) + number(c[2], b) * number(c[3], k) + other;
+    };
+    check_every_kernel(problem);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a text that does not compile is refused with its own line and column") {
     CHECK(error_of_plan("// one\nfloat score_mod(float score, uint batch, uint head, uint query, uint key) {\n"
                         "    return score + nothing;\n}\n")

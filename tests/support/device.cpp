@@ -19,14 +19,16 @@ namespace {
 // Bytes after a region, which nobody may write. None before guard pages, where the region ends with its memory.
 std::uint64_t guard_bytes() { return guards_pages() ? 0 : 64; }
 
-// A multiple of 16 and of nothing larger: the library must bear it on devices whose own alignment is larger.
+std::uint64_t regions_shift = 0;
+
+// A multiple of 16 and of nothing larger, but where a test shifts it: the library must bear it on devices whose own alignment is larger.
 // Not a multiple of any device's descriptor alignment; the workspace's must be one of the largest there is.
 // Before guard pages larger, so that the buffer ends at a multiple of what drivers round its memory up to.
 std::uint64_t region_offset(vkattn_role role, std::uint64_t bytes) {
     constexpr std::uint64_t kRounded = 64, kUnit = 16;
     if (role == VKATTN_ROLE_WORKSPACE) return 256;
     const std::uint64_t missing = (kRounded - (48 + bytes) % kRounded) % kRounded;
-    return guards_pages() ? 48 + missing / kUnit * kUnit : 48;
+    return regions_shift + (guards_pages() ? 48 + missing / kUnit * kUnit : 48);
 }
 
 std::string environment(const char *name) {
@@ -239,7 +241,10 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.value_scales = problem.value_scales.view();
     desc.key_indices = problem.key_indices.view();
     desc.key_block_len = problem.key_block_len;
+    desc.query_rounding = problem.query_rounding;
+    desc.region_alignment = problem.region_alignment;
     set_variant(desc, problem.variant.get(), problem.captured);
+    std::ranges::copy(problem.captured_numbers, desc.captured_numbers);
     return desc;
 }
 
@@ -281,11 +286,14 @@ std::string try_attention(const AttentionProblem &problem, const AttentionRefere
     std::string complaints;
     if (kernel != VKATTN_KERNEL_AUTO && plan.report().kernel != kernel) complaints += "another kernel was taken\n";
     complaints += test_device().try_run(plan, regions_of(problem, results));
+    const bool rounds = problem.query_rounding != VKATTN_TYPE_NONE && is_matrix_kernel(plan.report().kernel);
     const double largest = reference.largest_score;
-    note_difference(
-        complaints, "output", results.output, reference.output,
-        nmse_bound({problem.query.type(), problem.key.type(), problem.value.type(), results.output.type()}, largest));
-    const vkattn_type of_scores = problem.keys_rotated ? problem.query.type() : VKATTN_TYPE_F32; // Q is rounded again
+    note_difference(complaints, "output", results.output, reference.output,
+                    nmse_bound({rounds ? problem.query_rounding : problem.query.type(), problem.key.type(),
+                                problem.value.type(), results.output.type()},
+                               largest));
+    const vkattn_type of_query = problem.keys_rotated ? problem.query.type() : VKATTN_TYPE_F32; // it is rounded again
+    const vkattn_type of_scores = rounds ? problem.query_rounding : of_query;
     const double exact = nmse_bound({of_scores}), weights = nmse_bound({of_scores}, largest);
     note_difference(complaints, "log_sum_exp", results.log_sum_exp, reference.log_sum_exp, exact);
     note_difference(complaints, "attn_weights", results.attn_weights, reference.attn_weights, weights);
@@ -300,6 +308,9 @@ void check_attention(const AttentionProblem &problem, const AttentionReference &
     const std::string complaints = try_attention(problem, reference, results, kernel);
     CHECK_MESSAGE(complaints.empty(), complaints);
 }
+
+ShiftedRegions::ShiftedRegions(std::uint64_t bytes) { regions_shift = bytes; }
+ShiftedRegions::~ShiftedRegions() { regions_shift = 0; }
 
 bool is_matrix_kernel(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT; }
 
@@ -316,9 +327,6 @@ bool has_matrix_kernels() {
     return has;
 }
 
-namespace {
-
-// Whether the kernel is made for such problems, and serves this one here.
 bool serves(const vkattn_attention_desc &desc, vkattn_kernel kernel) {
     if (kernel == VKATTN_KERNEL_LATENT_DECODE && desc.value.type != VKATTN_TYPE_NONE) return false;
     if (!is_matrix_kernel(kernel) && kernel != VKATTN_KERNEL_ADDRESSES) return true;
@@ -332,8 +340,6 @@ bool serves(const vkattn_attention_desc &desc, vkattn_kernel kernel) {
         return false;
     }
 }
-
-} // namespace
 
 // A driver of a CPU compiles a kernel for seconds: there a problem is given one kernel, and the next problem the next one,
 // unless VKATTN_TEST_KERNELS=all.

@@ -140,10 +140,21 @@ void run_attention(const AttentionProblem &problem, AttentionResults &results, c
 // Matrix kernels take 16-bit queries, and K and V of the same type or quantised.
 std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc);
 std::vector<vkattn_kernel> kernels_for(const AttentionProblem &problem);
+// While it lives, regions that are bound begin so many bytes further on: they are else at multiples of 16.
+struct ShiftedRegions {
+    explicit ShiftedRegions(std::uint64_t bytes);
+    ~ShiftedRegions();
+    ShiftedRegions(const ShiftedRegions &) = delete;
+    ShiftedRegions &operator=(const ShiftedRegions &) = delete;
+};
+
 bool is_matrix_kernel(vkattn_kernel kernel);
 // Whether the device has any, as it must where the build has them and the driver lists matrix shapes. Where not, the
 // test case leaves them out.
 bool has_matrix_kernels();
+
+// Whether the kernel is made for such problems, and serves this one here.
+bool serves(const vkattn_attention_desc &desc, vkattn_kernel kernel);
 
 // The same numbers, rounded to f16 where they were wider, for the matrix kernels.
 AttentionProblem in_f16(const AttentionProblem &problem);

@@ -117,7 +117,7 @@ void modify_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
 }
 
 void add_alibi(const AttentionProblem &p, const DenseProblem &d, Row &row) {
-    if (!p.alibi_slopes.present()) return;
+    if (!p.alibi_slopes.present() || (p.mask_flags & VKATTN_MASK_TIMES_SLOPES) != 0) return;
     const long long position = static_cast<long long>(row.query) + mask_offset(p, d, row.batch);
     for (std::size_t j = 0; j < row.scores.size(); ++j) {
         const auto distance = static_cast<double>(std::abs(position - static_cast<long long>(j)));
@@ -125,9 +125,9 @@ void add_alibi(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     }
 }
 
-// The row of a mask that a query, or a block of them, reads; every dimension but the last broadcasts from 1.
+// The row of a mask that a query, or a block of them, reads: every dimension but the last repeats.
 std::size_t mask_row(const Shape &shape, const Row &row, std::size_t query) {
-    const auto pick = [](std::uint64_t size, std::size_t index) { return size == 1 ? 0 : index; };
+    const auto pick = [](std::uint64_t size, std::size_t index) { return index % size; };
     if (shape.size() == 2) return pick(shape[0], query);
     if (shape.size() == 3) return pick(shape[0], row.batch) * shape[1] + pick(shape[1], query);
     assert(shape.size() == 4);
@@ -160,7 +160,9 @@ void apply_attn_mask(const AttentionProblem &p, const DenseProblem &d, Row &row)
         } else if (p.attn_mask.type() == VKATTN_TYPE_BOOL) {
             if (mask[j] == 0.0) row.scores[j] = kHidden;
         } else {
-            row.scores[j] = mask[j] < kAdditiveHides ? kHidden : row.scores[j] + mask[j];
+            const bool sloped = (p.mask_flags & VKATTN_MASK_TIMES_SLOPES) != 0;
+            const double added = sloped ? mask[j] * d.alibi_slopes[row.head] : mask[j];
+            row.scores[j] = mask[j] < kAdditiveHides ? kHidden : row.scores[j] + added;
         }
     }
 }

@@ -42,10 +42,14 @@ struct AttentionProblem {
     std::int32_t window_right = -1;
     vkattn_optional_uint past_len;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
+    vkattn_type query_rounding = VKATTN_TYPE_NONE; // that is allowed, where query is F32: the reference does none
+
+    std::uint32_t region_alignment = 0; // bytes; 0: 16
 
     // A variant, and what its functions compute; empty: none. query and key are positions, query with its past.
     std::shared_ptr<const vkattn::Variant> variant;
     std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;
+    std::array<float, VKATTN_CAPTURED_NUMBERS> captured_numbers{};
     std::function<double(double score, int batch, int head, int query, int key)> score_mod;
     std::function<bool(int batch, int head, int query, int key)> mask_mod;
     std::function<double(double lse, int batch, int head, int query)> lse_mod;

@@ -201,6 +201,8 @@ void fill_config(const CaseFile &input, vkattn_attention_desc &desc) {
     desc.window_right = input.mask.window_right;
     desc.block_q_len = input.mask.block_q_len;
     desc.block_kv_len = input.mask.block_kv_len;
+    desc.query_rounding = input.attention.query_rounding;
+    std::ranges::copy(input.attention.captured_numbers, desc.captured_numbers);
 }
 
 // What is joined in front of K and V, or returned with it, is dense.

@@ -17,6 +17,9 @@ void read_mask(ConfigReader &config, MaskConfig &mask) {
     std::uint32_t is_causal = 0;
     config.read_flag("is_causal", is_causal);
     if (is_causal != 0) mask.flags |= VKATTN_MASK_CAUSAL;
+    std::uint32_t mask_times_slopes = 0;
+    config.read_flag("mask_times_slopes", mask_times_slopes);
+    if (mask_times_slopes != 0) mask.flags |= VKATTN_MASK_TIMES_SLOPES;
     if (config.has("window_left") || config.has("window_right")) mask.flags |= VKATTN_MASK_WINDOW;
     config.read("window_left", mask.window_left);
     config.read("window_right", mask.window_right);
@@ -75,6 +78,10 @@ void read_attention(ConfigReader &config, CaseFile &read) {
     config.read_choice("kv_rotation", {{"none", VKATTN_ROTATION_NONE}, {"hadamard", VKATTN_ROTATION_HADAMARD}},
                        attention.kv_rotation);
     read_functions(config, attention.functions);
+    for (std::size_t i = 0; i < attention.captured_numbers.size(); ++i)
+        config.read(("captured_number." + std::to_string(i)).c_str(), attention.captured_numbers[i]);
+    config.read_choice("query_rounding", {{"f16", VKATTN_TYPE_F16}, {"bf16", VKATTN_TYPE_BF16}},
+                       attention.query_rounding);
     config.read_size("key_block_len", attention.key_block_len);
 }
 

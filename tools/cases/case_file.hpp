@@ -5,6 +5,7 @@
 
 #include <vkattn/vkattn.hpp>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -40,7 +41,9 @@ struct AttentionConfig {
     std::optional<vkattn_type> k_dtype; // absent: as stored
     std::optional<vkattn_type> v_dtype;
     vkattn_rotation kv_rotation = VKATTN_ROTATION_NONE;
-    std::string functions;           // GLSL of a variant; "": none
+    std::string functions; // GLSL of a variant; "": none
+    std::array<float, VKATTN_CAPTURED_NUMBERS> captured_numbers{};
+    vkattn_type query_rounding = VKATTN_TYPE_NONE;
     std::uint32_t key_block_len = 0; // of the tensor key_indices; 0: not said
 };
 

@@ -132,8 +132,9 @@ void ProblemBuilder::add_functions(vkattn_attention_desc &desc) {
         if (tensor == nullptr) continue;
         if (problem_.functions.empty())
             fail("has tensor '" + name + "', expected a config key score_mod, mask_mod, lse_mod or output_mod with it");
-        if (tensor->dtype != Dtype::kF32 && tensor->dtype != Dtype::kI32)
-            fail("tensor '" + name + "' is " + std::string(dtype_name(tensor->dtype)) + ", expected F32 or I32");
+        if (!is_float(tensor->dtype) && tensor->dtype != Dtype::kI32)
+            fail("tensor '" + name + "' is " + std::string(dtype_name(tensor->dtype)) +
+                 ", expected F32, F16, BF16 or I32");
         *captured[i] = add(static_cast<vkattn_role>(VKATTN_ROLE_CAPTURED_0 + i),
                            contiguous(name, type_of(tensor->dtype), tensor->shape), *tensor);
     }

@@ -17,9 +17,12 @@ shared uint last_special; // number of the last staging of values that met what 
 bool is_past_head(uint dim) { return QUERY_DIMS != HEAD_DIM && dim >= HEAD_DIM; }
 bool is_past_value(uint dim) { return VALUE_DIMS != V_HEAD_DIM && dim >= V_HEAD_DIM; }
 
-// Eight neighbours each; dims past the head's are zeros. _whole: of rows that are loaded sixteen bytes at a time.
+// Eight neighbours each; dims past the head's are zeros. _whole: of rows that are loaded sixteen bytes at a time. Queries of f32
+// are rounded.
 uvec4 load_query_whole(Row row, uint dim) {
-    return is_past_head(dim) ? uvec4(0) : query_load8_halves(query_element(row) + dim);
+    if (is_past_head(dim)) return uvec4(0);
+    if (QUERY_FORMAT == FORMAT_F32) return pack_vector(query_load8(QUERY_FORMAT, query_element(row) + dim));
+    return query_load8_halves(query_element(row) + dim);
 }
 
 uvec4 load_key_whole(Row row, Slot slot, uint dim) {
