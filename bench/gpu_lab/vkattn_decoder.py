@@ -69,7 +69,7 @@ def fill(cache, keys, values):
     described = {role: describe(call.take(role, array), role) for role, array in inputs.items()}
     desc = _abi.CacheAppendDesc(cache=cache.handle.raw, **described)
     plans = cache.plans.setdefault("fill", collections.OrderedDict())
-    call.run("vkattn_cache_append_plan", desc, parents=[cache.handle], plans=plans)
+    call.run("vkattn_cache_append_plan", desc, plans=plans)
 
 
 def compute(decoder, problem):

@@ -315,8 +315,8 @@ typedef struct vkattn_cache_append_desc {
     uint32_t max_seqlen;
 } vkattn_cache_append_desc;
 
-/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan keeps the cache. Attention after it binds the parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is
- * NULL. */
+/* Plans one append, whose last step counts the tokens in VKATTN_CACHE_LENGTHS. The plan keeps the cache. Attention after it binds the
+ * parts of the cache, LENGTHS as key_lengths: docs/caches.md. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const vkattn_cache_append_desc *desc,
                                                   vkattn_plan *plan);
 
@@ -390,7 +390,8 @@ typedef struct vkattn_layer_call {
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
 VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *call, vkattn_plan *plan);
 
-/* Fills in what a plan of such a call would take on this device, without the layer: its weights are only thought of. Where it matters
+/* Fills in what a plan of such a call would take on this device, without the layer: its weights are only thought of,
+ * as ones that the layer uploads: those in buffers of yours that do not lie behind each other take more dispatches. Where it matters
  * whether there is a bias, which it does of VKATTN_MLA_ABSORB alone (see there), says the more of the two; of quantised weights, with
  * which CPU drivers normalise few tokens in other kernels, it may be more than the plan takes. Compiles, tests and allocates nothing: a
  * kernel that the self-test has not judged yet is taken to pass. */

@@ -74,7 +74,8 @@ typedef enum vkattn_result {
  * message  one line, no newline; never NULL
  * member   what of the arguments is at fault, as the message names it: "query.shape", "descs[2].scale"; "" where it is none of
  *          them
- * entry    of plans, descriptions, bindings, weights: which of the array, from 0; UINT32_MAX: none, or the call takes no array
+ * entry    of plans, descriptions, bindings: which of the array, from 0; UINT32_MAX: none, or the call takes no array. What is wrong
+ *          with weights is said of all of them, by name
  * line, column   of the text that does not compile, from 1; 0: the compiler does not say */
 typedef struct vkattn_failure {
     vkattn_result result;

@@ -18,8 +18,9 @@
  * synchronised, by the caller: destroying an object, with every use of it; a cache, in every call that changes it
  * (vkattn_cache_reserve, rewind, copy_sequence, share_prefix, a run of a plan or of a program that appends), with every
  * other call on it; the contents of a buffer, as any memory; a VkCommandBuffer and its pool, as Vulkan demands. Objects
- * are destroyed in any order: each keeps what it needs of the others, but the buffers that are bound. A library built without NDEBUG checks what is said
- * here of objects and caches, and ends the program with a line on the standard error stream where it is not so.
+ * are destroyed in any order: each keeps what it needs of the others, but the buffers that are bound. A library built without
+ * NDEBUG checks what is said here of objects and caches, and ends the program with a line on the standard error stream where it is
+ * not so.
  *
  * What a program that was compiled against version 0.1 uses, later versions keep: results.h says how the interface grows.
  */

@@ -103,7 +103,7 @@ def test_a_package_without_headers_has_them_written_down(tmp_path):
     assert "no headers, expected those of vkattn, as a checkout has them" in failed.splitlines()[-1]
 
 
-@pytest.mark.parametrize("name, message", [("", ""), ("libc.so.6", "libc.so.6 has no vkattn_last_error, expected the vkattn of this package"),
+@pytest.mark.parametrize("name, message", [("", ""), ("libc.so.6", "libc.so.6 has no vkattn_last_failure, expected the vkattn of this package"),
                                           ("/nowhere/libvkattn.so", "/nowhere/libvkattn.so: cannot open shared object file")])
 def test_a_library_that_is_none_is_named(name, message):
     environment = {**os.environ, "VKATTN_LIBRARY": name, "PYTHONPATH": str(pathlib.Path(_abi.__file__).parents[1])}

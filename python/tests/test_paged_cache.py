@@ -103,7 +103,7 @@ def test_sequences_that_come_and_go(dtype, bound):
     cache.remove(first)
     assert cache.free_pages == 9 and cache.sequences == [second, third]
     check((second, 1), (third, 1))
-    with pytest.raises(vkattn.OutOfMemoryError, match="append: 10 pages are needed, 9 are free"):
+    with pytest.raises(vkattn.NoRoomError, match="append: 10 pages are needed, 9 are free"):
         append((second, 8 * 10))
     with pytest.raises(vkattn.InvalidArgumentError):
         cache.append([second], numpy.zeros((1, 3, 9, 32), "f4"), numpy.zeros((1, 3, 9, 64), "f4"))
@@ -140,7 +140,7 @@ def test_the_last_holder_of_a_page_needs_no_copy():
     assert nmse(cache.attend(query, both), last_queries_see_all(query, keys, keys)) < 1e-10
     third, full = cache.fork(first), cache.add()
     cache.append([full], row, row)
-    with pytest.raises(vkattn.OutOfMemoryError, match="append: 1 pages are needed, 0 are free"):
+    with pytest.raises(vkattn.NoRoomError, match="append: 1 pages are needed, 0 are free"):
         cache.append([third], row, row)
     cache.remove(both[1])
     cache.append([first, third], others, others)

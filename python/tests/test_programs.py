@@ -1,4 +1,5 @@
 """Recorded programs: what is called is replayed as one submission; what cannot be recorded is refused."""
+import contextlib
 import gc
 import threading
 
@@ -113,7 +114,7 @@ def test_a_full_cache_ends_it_and_counts_nothing():
     with vkattn.record() as program:
         model(token)
     program.replay()
-    with pytest.raises(vkattn.InvalidArgumentError, match="exceed its capacity"):
+    with pytest.raises(vkattn.NoRoomError, match="exceed its capacity"):
         program.replay()
     assert model.caches[0].lengths == [1]
     model.caches[1].rewind(0, 2)
@@ -190,3 +191,61 @@ def test_argmax_is_numpys(dtype):
     assert vkattn.argmax(CONTEXT.array(rows), out=out) is out and (out.numpy() == rows.argmax(-1)).all()
     with pytest.raises(ValueError, match="input: 1 dimensions, expected at least 2"):
         vkattn.argmax(rows[0, 0])
+
+
+def test_a_replay_without_a_wait_is_waited_for():
+    context = vkattn.Context(0)
+    with pytest.raises(ValueError, match="timeout: -1, expected seconds, at least 0, or None"):
+        context.wait(-1)
+    context.wait(0)  # for nothing
+    rows, weight = context.array(numbers(1, 64, 256)), context.array(numbers(256, 256) / 16)
+    with vkattn.record(context) as program:
+        result = rows
+        for _ in range(8):
+            result = vkattn.linear(result, weight)
+    program.replay()
+    expected, late = result.numpy(), 0
+    for _ in range(8):
+        result.assign(numpy.zeros(result.shape, "f4"))
+        program.replay(wait=False)
+        with contextlib.suppress(vkattn.WaitTimeoutError):
+            context.wait(0)
+            late += 1
+        context.wait(3600)
+        assert (result.numpy() == expected).all()
+    assert late < 8
+    program.replay(wait=False)
+    together = [program, rows, weight, result, context]
+    together.append(together)
+    del program, rows, weight, result, context, together
+    gc.collect()  # which waits before their memory goes, in whatever order
+
+
+def test_replays_that_append_to_a_cache_are_waited_for_before_it_changes():
+    eager, recorded = Model(layers=1), Model(layers=1)
+    token = CONTEXT.array(numpy.array([[7]], "i4"))
+    with vkattn.record() as program:
+        logits = recorded(token)
+    for _ in range(3):
+        program.replay(wait=False)
+    assert recorded.caches[0].lengths == [3]
+    recorded.caches[0].rewind(0, 1)
+    program.replay(wait=False)
+    for _ in range(2):
+        expected = eager(token)
+    assert (logits.numpy() == expected.numpy()).all()
+
+
+def test_a_program_keeps_what_its_calls_need():
+    """Layers, caches, their weights and the buffers that only it has."""
+    eager, recorded = Model(layers=1), Model(layers=1)
+    token = CONTEXT.array(numpy.array([[7]], "i4"))
+    with vkattn.record() as program:
+        logits = recorded(token)
+    del recorded
+    gc.collect()
+    for _ in range(2):
+        filled = [CONTEXT.array(numbers(64, 64)) for _ in range(8)]  # which may take what was let go
+        program.replay()
+        assert (logits.numpy() == eager(token).numpy()).all()
+    assert len(filled) == 8

@@ -181,5 +181,6 @@ def test_what_cannot_be_translated_is_named_with_its_line(arguments, message):
 
 def test_a_fault_in_glsl_is_told_with_its_line_and_column():
     q, k, v = inputs()
-    with pytest.raises(vkattn.InvalidArgumentError, match="mask_mod:2:10: 'nothing'"):
+    with pytest.raises(vkattn.CompileError, match="mask_mod:2:10: 'nothing'") as raised:
         vkattn.flex_attention(q, k, v, mask_mod="bool mask_mod(uint batch, uint head, uint query, uint key) {\n  return nothing;\n}")
+    assert (raised.value.line, raised.value.column) == (2, 10)

@@ -261,7 +261,7 @@ def test_layer_with_pages_shares_them():
     assert cache.free_pages == 1 and cache.lengths == [6, 6]
     history = numpy.concatenate([tokens[[0, 0], :3], tokens[:, 3:6]], axis=1)
     assert nmse(steps, layer(history, is_causal=True)[:, 3:].astype("f8")) < 1e-10
-    with pytest.raises(vkattn.InvalidArgumentError, match="page"):
+    with pytest.raises(vkattn.NoRoomError, match="page"):
         layer(tokens[:, :5], cache=cache, is_causal=True)  # two pages, where one is free
     assert cache.free_pages == 1 and cache.lengths == [6, 6]
     for mistake, error, message in (
@@ -291,7 +291,7 @@ def test_packed_tokens_of_layers(pages):
     assert cache.lengths == [4, 0, 6]
     with pytest.raises(vkattn.InvalidArgumentError):
         layer(packed, cu_seqlens=bounds, cache=cache, kernel="coopmat", is_causal=True, window=(-5, 0))
-    with pytest.raises(vkattn.InvalidArgumentError):
+    with pytest.raises(vkattn.NoRoomError):
         layer(random(1, 17, 32), cu_seqlens=[0, 17, 17, 17], cache=cache)
     assert cache.lengths == [4, 0, 6]
     for bounds, longest, message in (([0, 3, 3, 7], 0, "cu_seqlens: .*expected every token to be of a sequence, from 0 to 8"),
@@ -393,7 +393,7 @@ def test_saving_is_tried_again_where_the_state_grows_meanwhile(monkeypatch):
     def growing(function, *arguments):
         if arguments[-1] is not None and len(refused) < 2:  # what the library says of too little room
             refused.append(function)
-            raise vkattn.InvalidArgumentError("data: room for fewer bytes")
+            raise vkattn.NoRoomError("bytes: room for fewer bytes")
         return handles.call(function, *arguments)
 
     monkeypatch.setattr("vkattn.context.call", growing)
@@ -508,3 +508,52 @@ def test_what_an_interrupt_leaves_behind_is_destroyed(monkeypatch, made):
         handles.Handle(create, "destroy_it")
     gc.collect()
     assert destroyed == [made] * (made is not None)
+
+
+def test_what_a_call_takes_is_told_before_it_is_made():
+    context, query, key = vkattn.default_context(), random(1, 4, 3, 64), random(1, 2, 90, 64)
+    described = vkattn.problem(query, key, key, enable_gqa=True, kernel="unfused")
+    measured = context.measure(described)
+    bound = {each.role: each for each in context.bindings(described)}
+    assert measured.kernel == "unfused" and measured.dispatches > 1
+    assert list(bound) == ["workspace", "query", "key", "value", "output"]
+    assert bound["workspace"].bytes == measured.workspace_bytes > 0
+    assert (bound["key"].bytes, bound["key"].alignment, bound["key"].is_written) == (key.nbytes, 16, False)
+    assert bound["output"].is_written and bound["output"].bytes == query.nbytes
+    product = vkattn.linear_problem(random(3, 64), random(32, 64))
+    assert context.measure(product).kernel == "auto" and {each.role for each in context.bindings(product)} >= {"input", "weight", "output"}
+    layer = vkattn.layer_problem(vkattn.layer_config("mha", embed_dim=64, num_heads=4), random(1, 7, 64), is_causal=True)
+    assert context.measure(layer).workspace_bytes > 0
+    for mistake, error, message in (
+            (lambda: context.measure(query), TypeError, "problem: ndarray, expected what one of these returns: problem, linear_problem, layer_p"),
+            (lambda: context.bindings(layer), TypeError, "problem: tuple, expected what one of these returns: problem, linear_problem$"),
+            (lambda: vkattn.layer_problem(layer[0], query[0], cache=None), TypeError, "cache: no argument of a layer without a cache"),
+            (lambda: context.measure(vkattn.problem(query, query, key)), vkattn.InvalidArgumentError, "value: shape"),
+            (lambda: context.measure(vkattn.problem(query, query, query, kernel="latent_decode")), vkattn.UnsupportedError, "latent_decode")):
+        with pytest.raises(error, match=message):
+            mistake()
+
+
+def test_errors_say_what_is_at_fault():
+    query = random(1, 1, 2, 8)
+    with pytest.raises(vkattn.InvalidArgumentError) as raised:
+        vkattn.attention(query, query, random(1, 1, 3, 8))
+    assert (raised.value.member, raised.value.entry, raised.value.line, raised.value.column) == ("value", None, None, None)
+    wrong = [vkattn.problem(query, query, query), vkattn.problem(query, query, query, softcap=-1.0)]
+    with pytest.raises(vkattn.InvalidArgumentError) as raised:
+        vkattn.default_context().prewarm(wrong)
+    assert raised.value.entry == 1
+
+
+def test_numbers_that_are_left_out_are_none_and_zero_is_zero():
+    x, weight = random(1, 3, 16), random(16, seed=1)
+    unnormalised = x.astype("f8") / numpy.sqrt((x.astype("f8") ** 2).mean(-1, keepdims=True)) * weight
+    tiny = x * 1e-6
+    assert nmse(vkattn.norm(tiny, weight, epsilon=0), unnormalised) < 1e-10 < nmse(vkattn.norm(tiny, weight), unnormalised)
+    assert (vkattn.norm(tiny, weight) == vkattn.norm(tiny, weight, epsilon=1e-6)).all()
+    query, key = random(1, 1, 2, 8), random(1, 1, 5, 8, seed=2)
+    causal = dict(is_causal=True, causal_alignment="bottom_right")
+    assert (vkattn.attention(query, key, key, **causal) == vkattn.attention(query, key, key, past_len=3, **causal)).all()
+    assert (vkattn.attention(query, key, key, past_len=0, **causal) == vkattn.attention(query, key, key, is_causal=True)).all()
+    with pytest.raises(TypeError, match="past_len: 1.5, expected a whole number"):
+        vkattn.attention(query, key, key, past_len=1.5)

@@ -26,11 +26,13 @@ A package over the C interface by ctypes: it needs the shared library, which whe
 """
 from . import errors, transformers  # Hugging Face's package is imported by register() alone
 from .attention import attention, problem
-from .context import Candidate, Check, Context, Kernel, TuneBudget, default_context, devices, from_dlpack, version
+from .context import (Candidate, Check, Context, Kernel, Measure, PlanBinding, TuneBudget, default_context, devices, from_dlpack,
+                      version)
 from .device_array import Array
-from .errors import (DeviceLostError, InvalidArgumentError, NoDeviceError, OutOfMemoryError, UnsupportedError, VkattnError)
+from .errors import (CompileError, DeviceLostError, InvalidArgumentError, NoDeviceError, NoRoomError, OutOfMemoryError,
+                     UnsupportedError, VkattnError, WaitTimeoutError)
 from .estimate import Estimate, config_from_name, estimate
-from .layers import Cache, Layer, cache_types, layer_config
+from .layers import Cache, Layer, cache_types, layer_config, layer_problem
 from .operators import argmax, embedding, index, kv_append, linear, linear_problem, merge, norm, top_k, weight_types
 from .paged_cache import PagedCache
 from .programs import Program, ProgramReport, record
@@ -40,10 +42,11 @@ from .variants import BlockMask, create_block_mask, flex_attention
 from .weights import layer_weights
 
 __version__ = version()
-__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "Context", "DeviceLostError", "Estimate",
-           "InvalidArgumentError", "Kernel", "Layer", "NoDeviceError", "OutOfMemoryError", "PagedCache", "Program",
-           "ProgramReport", "TuneBudget", "UnsupportedError", "VkattnError", "argmax", "attention", "cache_types", "causal_conv1d",
-           "config_from_name", "create_block_mask", "default_context", "devices", "embedding", "errors", "estimate",
-           "flex_attention", "from_dlpack", "gated_rms_norm", "index", "kv_append", "layer_config", "layer_weights",
-           "linear", "linear_attention", "linear_problem", "merge", "norm", "problem", "record",
-           "scaled_dot_product_attention", "top_k", "version", "weight_types"]
+__all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "CompileError", "Context", "DeviceLostError", "Estimate",
+           "InvalidArgumentError", "Kernel", "Layer", "Measure", "NoDeviceError", "NoRoomError", "OutOfMemoryError",
+           "PagedCache", "PlanBinding", "Program", "ProgramReport", "TuneBudget", "UnsupportedError", "VkattnError",
+           "WaitTimeoutError", "argmax", "attention", "cache_types", "causal_conv1d", "config_from_name", "create_block_mask",
+           "default_context", "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "gated_rms_norm",
+           "index", "kv_append", "layer_config", "layer_problem", "layer_weights", "linear", "linear_attention",
+           "linear_problem", "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k", "version",
+           "weight_types"]

@@ -33,22 +33,14 @@ def rotations(name, rotation):
     return tuple(choose(name, ROTATIONS, each) for each in both)
 
 
-def cache_heads(config):
-    """KV heads of the cache that a layer of this LayerConfig has: one of latents, where it caches those."""
-    of_heads = config.kind in (LAYER_MHA, LAYER_ENCODER)
-    return config.num_kv_heads or config.num_heads if of_heads else 1
-
-
-def scaling(name, scales, heads):
-    """How many elements of a cache of so many heads share a scale, and the scales. scales: None, "row", a number for all of
-    the part, or a sequence of one for each head."""
+def scaling(name, scales):
+    """How many elements of a cache share a scale, and the scales. scales: None, "row", a number for all of the part, or a
+    sequence of one for each head."""
     if scales is None or isinstance(scales, str) and scales == "row":
         return scales or "none", None
     numbers = None if isinstance(scales, str) else numpy.atleast_1d(numpy.asarray(scales, "f4"))
     if numbers is None or numbers.ndim != 1:
         raise ValueError(f"{name}: {scales!r}, expected None, 'row', a number or one for each head")
-    if numpy.ndim(scales) > 0 and len(numbers) != heads:  # the library is given no lengths
-        raise ValueError(f"{name}: {len(numbers)} numbers, expected {heads}, one of each head")
     return "tensor" if numpy.ndim(scales) == 0 else "head", (c_float * len(numbers))(*numbers)
 
 

@@ -1,8 +1,10 @@
 """Structures of C, and the checks of what their members are set to."""
 import ctypes
+import math
 import operator
-from ctypes import c_double, c_float, c_int, c_int32, c_uint32, c_uint64
+from ctypes import c_double, c_float, c_int, c_uint32, c_uint64
 
+_MOST_FLOAT = 3.4028234663852886e38  # of 32 bits
 _RANGES = {c_int: (-2**31, 2**31 - 1), c_uint32: (0, 2**32 - 1), c_uint64: (0, 2**64 - 1)}
 
 
@@ -44,9 +46,25 @@ def whole(kind, name, value):
     return number
 
 
+def _checked(kind, name, value):
+    """What a member of a kind is set to."""
+    if isinstance(kind, dict):
+        return choose(name, kind, value)
+    if kind in _RANGES:
+        return whole(kind, name, value)
+    if kind in (c_float, c_double):
+        number = real(name, value)
+        if kind is c_float and _MOST_FLOAT < abs(number) < math.inf:  # ctypes makes it infinite
+            raise ValueError(f"{name}: {value}, expected a number that a float of 32 bits holds")
+        return number
+    if list(getattr(kind, "_kinds_", ())) == ["present", "value"] and not isinstance(value, kind):
+        return kind() if value is None else kind(1, _checked(kind._kinds_["value"], name, value))
+    return value
+
+
 class _Structure(ctypes.Structure):
-    """Whose members are known by name, whose whole numbers are as large as they may be, and whose enumerations take names. Its own
-    size, struct_size, it says by itself: that is no member to set."""
+    """Whose members are known by name, whose whole numbers are as large as they may be, whose enumerations take names, and whose
+    optional numbers are left out by None. Its own size, struct_size, it says by itself: that is no member to set."""
 
     def __init__(self, *values, **members):
         super().__init__()
@@ -60,14 +78,7 @@ class _Structure(ctypes.Structure):
     def __setattr__(self, name, value):
         if name not in self._kinds_:
             raise TypeError(f"{name}: no member of {type(self).__name__}, expected one of {', '.join(self._kinds_)}")
-        kind = self._kinds_[name]
-        if isinstance(kind, dict):
-            value = choose(name, kind, value)
-        elif kind in _RANGES:
-            value = whole(kind, name, value)
-        elif kind in (c_float, c_double):
-            value = real(name, value)
-        super().__setattr__(name, value)
+        super().__setattr__(name, _checked(self._kinds_[name], name, value))
 
 
 def structure(name, *fields):

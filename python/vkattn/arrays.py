@@ -279,16 +279,6 @@ def set_ranges(desc, is_causal, window, causal_alignment):
         desc.window_left, desc.window_right = (-1 if width is None else width for width in (left, right))
 
 
-def set_scale(desc, scale):
-    """Writes what scores are multiplied with; after set_ranges. None: 1 / sqrt(head size), which the library takes for 0."""
-    if scale is None:
-        return
-    if not abs(_abi.real("scale", scale)) <= numpy.finfo("f4").max:
-        raise ValueError(f"scale: {scale}, expected a finite number, or None for 1 / sqrt(head size)")
-    desc.scale = scale
-    desc.mask_flags |= _abi.SCALE_AS_GIVEN
-
-
 def _pair(name, value, expected):
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise TypeError(f"{name}: {value!r}, expected {expected}")

@@ -6,7 +6,7 @@ import numpy
 
 from . import _abi
 from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, float32_of, numpy_dtype, repeated,
-                     rows_of_sequences, set_masks, set_scale)
+                     rows_of_sequences, set_masks)
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -40,7 +40,6 @@ class Problem:
         given.batch_invariant = _abi.flag("batch_invariant", given.batch_invariant)
         desc = self.desc = _abi.AttentionDesc(**{name: getattr(given, name) for name in _MEMBERS})
         set_masks(desc, given.is_causal, given.window, given.causal_alignment, given.block_size)
-        set_scale(desc, given.scale)
         desc.key_rotation, desc.value_rotation = _abi.rotations("kv_rotation", given.kv_rotation)
         if _abi.flag("keys_to_last_query", given.keys_to_last_query):
             desc.mask_flags |= _abi.MASK_KEYS_TO_LAST_QUERY
@@ -53,7 +52,7 @@ class Problem:
         call.result("output", (*query.shape[:3], v_head_dim), query, given.out)
         if given.return_lse:
             call.result("log_sum_exp", query.shape[1 if given.cu_seqlens_q is not None else 0:3], "float32")
-        self.parents = ()  # handles that the plan must not outlive
+        self.keep = ()  # handles that the plan must not outlive
         self.out, self.strays = given.out, None  # packed queries of no sequence, which the library leaves as they are
         if given.cu_seqlens_q is not None:
             self._find_strays(given.max_seqlen_q)
@@ -99,7 +98,7 @@ class Problem:
         for role, rows in unwritten.items():
             if isinstance(outputs[role], Array):
                 outputs[role].assign(rows)
-        self.call.run("vkattn_attention_plan", self.desc, parents=self.parents)
+        self.call.run("vkattn_attention_plan", self.desc, keep=self.keep)
         for role, rows in unwritten.items():
             if not isinstance(outputs[role], Array):
                 where = (..., self.strays, slice(None)) if role == "output" else (..., self.strays)
@@ -131,7 +130,7 @@ def problem(query, key, value, **arguments):
 
 @outside_graphs
 def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *,
-              window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=0, key_padding_mask=None,
+              window=None, softcap=0.0, key_lengths=None, past_lengths=None, past_len=None, key_padding_mask=None,
               alibi_slopes=None, sinks=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
               block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1, kv_rotation=None, key_scales=None,
               value_scales=None, dropout_seed=0, causal_alignment="top_left",
@@ -179,4 +178,4 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 # are members of the description as they are.
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(attention).parameters.items()}
 _ARRAYS = tuple(name for name in (*_abi.ATTENTION_TENSORS, "key_scales", "value_scales", "out") if name in _DEFAULTS)
-_MEMBERS = tuple(name for name in _DEFAULTS if name in _abi.AttentionDesc._kinds_ and name not in (*_ARRAYS, "scale"))
+_MEMBERS = tuple(name for name in _DEFAULTS if name in _abi.AttentionDesc._kinds_ and name not in _ARRAYS)

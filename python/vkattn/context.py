@@ -15,12 +15,11 @@ from .arrays import (FLOATS, STORED, as_array, block_of, check_type, describe, d
                      one_of, span)
 from .compiled import outside_graphs
 from .device_array import Array
-from .errors import InvalidArgumentError, OutOfMemoryError, VkattnError, errors_of
-from .handles import Handle, Turns, call, library, listed
+from .errors import NoRoomError, OutOfMemoryError, VkattnError, errors_of
+from .handles import NO_LIMIT, Handle, Turns, call, library, listed
 from .traits import traits_of
 
 _MOST_PLANS = 64
-_MOST_CHECKS = 1024  # several times those of any device
 _ZEROED_AT_ONCE = 2**26  # bytes
 _MOST_BYTES = 2**63 - 4  # of an array: more would wrap on its way to the library
 
@@ -55,6 +54,33 @@ class Candidate:
     milliseconds: float
     kept: bool
     reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """What a call takes of a device.
+
+    workspace_bytes  beside its arrays, while it is computed
+    dispatches       compute dispatches
+    kernel           of attention; "auto" without attention
+    """
+    workspace_bytes: int
+    dispatches: int
+    kernel: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanBinding:
+    """What a call binds for a role: "query", "attn_mask", ... "workspace".
+
+    bytes       that its region must hold
+    alignment   what its offset in a buffer must be a multiple of, in bytes
+    is_written  whether the call writes it
+    """
+    role: str
+    bytes: int
+    alignment: int
+    is_written: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +143,7 @@ def journal_file():
 
 
 class _Buffer:
-    """A buffer of the library. Bindings are made here alone."""
+    """A buffer of the library."""
 
     def __init__(self, context_handle, size):
         self.size = size
@@ -130,9 +156,22 @@ class _Buffer:
     def read(self, offset, array, size):
         call("vkattn_buffer_read", self.handle.raw, offset, array.ctypes.data, size)
 
-    def binding(self, role, offset=0):
-        handle = library.vkattn_buffer_handle(self.handle.raw)
-        return _abi.Binding(role=role, buffer=handle, offset=offset, bytes=self.size - offset)
+    def region(self, offset=0):
+        """What it holds from an offset on."""
+        whole = library.vkattn_buffer_region(self.handle.raw)
+        return _abi.Region(whole.buffer, offset, whole.bytes - offset)
+
+
+def _of_problem(problem, functions):
+    """The one of the functions that takes a description, by its class."""
+    for kind, function in functions.items():
+        if isinstance(problem, kind):
+            return function
+    names = ", ".join(_PROBLEMS[kind] for kind in functions)
+    raise TypeError(f"problem: {type(problem).__name__}, expected what one of these returns: {names}")
+
+
+_PROBLEMS = {_abi.AttentionDesc: "problem", _abi.LinearDesc: "linear_problem", _abi.LayerCall: "layer_problem"}
 
 
 class Context:
@@ -162,7 +201,7 @@ class Context:
                                 tune_budget_ms=tune_budget_ms, tune_gpus_alone=bool(tune_gpus_alone))
         if journal is not None and journal is not False:
             info.crash_journal = os.fsencode(journal_file() if journal is True else journal)
-        self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", keep=callback)
+        self.handle = Handle(lambda raw: call("vkattn_context_create", info, raw), "vkattn_context_destroy", callback)
         self.lock = Turns()
         self.plans = collections.OrderedDict()  # of the operators, by their descriptions
         self.variants = collections.OrderedDict()  # of flex_attention: handles by their texts
@@ -179,14 +218,14 @@ class Context:
     def facts(self):
         """The device's facts, with the verdicts of the self-test, as a dict."""
         raw = _abi.DeviceFacts()
-        call("vkattn_context_facts", self.handle.raw, raw, ctypes.sizeof(raw))
+        call("vkattn_context_facts", self.handle.raw, raw)
         return _facts(raw)
 
     @property
     def tune_budget(self):
         """What tune_budget_ms has gone into so far, a TuneBudget."""
         raw = _abi.TuneBudgetReport()
-        call("vkattn_context_tune_budget", self.handle.raw, raw, ctypes.sizeof(raw))
+        call("vkattn_context_tune_budget", self.handle.raw, raw)
         return TuneBudget(*(getattr(raw, name) for name in raw._kinds_))
 
     def save(self):
@@ -199,13 +238,13 @@ class Context:
                 try:
                     call("vkattn_context_save", self.handle.raw, size, data)
                     return data.raw[:size.value]
-                except InvalidArgumentError:  # it has grown meanwhile, beside prewarm of another thread
+                except NoRoomError:  # it has grown meanwhile, beside prewarm of another thread
                     pass
 
     def self_test(self):
         """Checks the numbers of every kernel; what fails is off for this context, but in programs that are recorded already."""
         with self.lock:
-            checks = listed(_abi.Check, "vkattn_self_test", self.handle.raw, most=_MOST_CHECKS)
+            checks = listed(_abi.Check, "vkattn_self_test", self.handle.raw, _abi.CheckCallback(), None)
             self._generation += 1
         return [Check(check.name.decode(), bool(check.passed), check.reason.decode(errors="replace"), check.milliseconds)
                 for check in checks]
@@ -213,17 +252,54 @@ class Context:
     def tune(self, desc):
         """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on, those
         of layers among them. Recorded programs stay as they are."""
-        tune = "vkattn_tune_linear" if isinstance(desc, _abi.LinearDesc) else "vkattn_tune"
+        tune = _of_problem(desc, {_abi.AttentionDesc: "vkattn_tune", _abi.LinearDesc: "vkattn_tune_linear"})
         with self.lock:
-            candidates = listed(_abi.Candidate, tune, self.handle.raw, desc, most=_abi.MAX_CANDIDATES)
+            candidates = listed(_abi.Candidate, tune, self.handle.raw, desc)
             self._generation += 1
         return [Candidate(_kernel_name(each.kernel), each.tile.decode(), each.milliseconds, bool(each.kept),
                           each.reason.decode(errors="replace")) for each in candidates]
 
-    def run(self, plan_function, desc, inputs, outputs, *, layer=None, parents=(), plans=None):
+    def measure(self, problem):
+        """What a call would take of this device, a Measure; nothing is computed, compiled, tested or tuned for it.
+
+        problem  what problem, linear_problem or layer_problem returns
+        Raises what the call would, UnsupportedError where no kernel serves here.
+        """
+        raw = _abi.Measure()
+        *config, desc = problem if isinstance(problem, tuple) else (problem,)
+        function = _of_problem(desc, {_abi.AttentionDesc: "vkattn_attention_measure", _abi.LinearDesc: "vkattn_linear_measure",
+                                      _abi.LayerCall: "vkattn_layer_measure"})
+        call(function, self.handle.raw, *config, desc, raw)
+        return Measure(raw.workspace_bytes, raw.dispatches, _kernel_name(raw.kernel))
+
+    def bindings(self, problem):
+        """What a call reads and writes on the device, its workspace too: a list of PlanBinding. Makes its plan.
+
+        problem  what problem or linear_problem returns
+        """
+        function = _of_problem(problem, {_abi.AttentionDesc: "vkattn_attention_plan", _abi.LinearDesc: "vkattn_linear_plan"})
+        with self.lock:
+            plan = Handle(lambda raw: call(function, self.handle.raw, problem, raw), "vkattn_plan_destroy")
+            return [PlanBinding(each.name.decode(), each.bytes, each.alignment, bool(each.is_written))
+                    for each in listed(_abi.PlanBinding, "vkattn_plan_bindings", plan.raw)]
+
+    def wait(self, timeout=None):
+        """Waits until the device is done with all replays that did not wait for it (Program.replay), of any thread.
+
+        timeout  seconds; None: no limit
+        Raises WaitTimeoutError where it is not done by then: nothing is lost, wait again.
+        """
+        nanoseconds = NO_LIMIT
+        if timeout is not None:
+            if not _abi.real("timeout", timeout) >= 0:
+                raise ValueError(f"timeout: {timeout}, expected seconds, at least 0, or None")
+            nanoseconds = int(min(float(timeout) * 1e9, 2.0**63))
+        call("vkattn_wait", self.handle.raw, nanoseconds)
+
+    def run(self, plan_function, desc, inputs, outputs, *, layer=None, keep=(), plans=None):
         """Runs what plan_function makes of a description, {role: array} in, {role: array} filled. Plans are made once.
 
-        layer: the handle that the plan is made of, where that is not the context. parents: more handles that the plan must
+        layer: the handle that the plan is made of, where that is not the context. keep: more handles that the plan must
         not outlive. plans: where plans are kept, by description; None: with the context.
         """
         plans = self.plans if plans is None else plans
@@ -235,12 +311,12 @@ class Context:
                 for stale in [each for each in plans if each[0] != self._generation]:
                     del plans[stale]
                 plan = plans[key] = Handle(lambda raw: call(plan_function, maker.raw, desc, raw), "vkattn_plan_destroy", maker,
-                                           *parents)
+                                           *keep)
                 if len(plans) > _MOST_PLANS:
                     plans.popitem(last=False)
             plans.move_to_end(key)
             if self.recording is not None:
-                self.recording.add(plan, inputs, outputs, (maker, *parents))
+                self.recording.add(plan, inputs, outputs)
                 return
             bindings = [self._bind(role, array, upload=True) for role, array in inputs.items() if array.size]
             bindings += [self._bind(role, array, upload=False) for role, array in outputs.items() if array.size]
@@ -264,14 +340,14 @@ class Context:
 
     def _bind(self, role, array, upload):
         if isinstance(array, Array):
-            return array.buffer.binding(role, array.bound_byte)
+            return _abi.Binding(role, array.buffer.region(array.bound_byte))
         size = span(array) * array.itemsize
         room = self._rooms.get(role)
         if room is None or room.size < size:
             room = self._rooms[role] = _Buffer(self.handle, _whole_words(size))
         if upload:  # straight from the array's memory
             room.write(0, array, size)
-        return room.binding(role)
+        return _abi.Binding(role, room.region())
 
     def zero(self, array):
         """Writes zeros over the whole buffer of an Array, at once, also inside a recording."""

@@ -41,11 +41,10 @@ def estimate(config, *, d_model=0, num_heads=0, weight_type="f16", cache_type=No
     if isinstance(config, str):
         config = config_from_name(config, d_model, num_heads)
     weight = _abi.choose("weight_type", TYPES, weight_type)
-    heads = _abi.cache_heads(config)
     raw_info = _abi.EstimateInfo(weight_type=weight,
                                  cache_type=weight if cache_type is None else _abi.choose("cache_type", TYPES, cache_type),
-                                 key_scaling=_abi.scaling("key_scales", key_scales, heads)[0],
-                                 value_scaling=_abi.scaling("value_scales", value_scales, heads)[0], **info)
+                                 key_scaling=_abi.scaling("key_scales", key_scales)[0],
+                                 value_scaling=_abi.scaling("value_scales", value_scales)[0], **info)
     result = _abi.EstimateResult()
-    call("vkattn_estimate", config, raw_info, result, ctypes.sizeof(result))
+    call("vkattn_estimate", config, raw_info, result)
     return Estimate(**{name: getattr(result, name) for name in result._kinds_})

@@ -1,30 +1,29 @@
-"""Objects of the library in Python's hands: how functions are called, who uses an object, when it goes, and in which process."""
+"""Objects of the library in Python's hands: how functions are called, what they list, when an object goes, and in which process."""
 import ctypes
 import os
 import threading
 
 from . import _abi
-from .errors import VkattnError, raise_error
+from .errors import VkattnError, raise_failure
 
 library = _abi.load()
+NO_LIMIT = 2**64 - 1  # nanoseconds
 
 
 def call(function, *arguments):
     """Calls a C function that returns a vkattn_result; raises what it says."""
-    result = getattr(library, function)(*arguments)
-    if result != 0:
-        raise_error(result, library.vkattn_last_error().decode(errors="replace"))
+    if getattr(library, function)(*arguments) != 0:
+        raise_failure(library.vkattn_last_failure().contents)
 
 
-def listed(structure, function, *arguments, most=None):
-    """The structures that a C function lists, of which it is given the room after its arguments. most: how many there may be at
-    most, of a function that is called once; None: it is asked for their number first."""
-    count = ctypes.c_uint32(most or 0)
-    if most is None:
-        call(function, *arguments, count, None, 0)
-    structures = (structure * count.value)()
-    call(function, *arguments, count, structures, ctypes.sizeof(structure))
-    return structures[:count.value]
+def listed(structure, function, *arguments):
+    """The structures that a C function lists, which keep the list: their texts are there."""
+    found = Handle(lambda raw: call(function, *arguments, raw), "vkattn_list_destroy")
+    structures = [structure.from_address(library.vkattn_list_get(found.raw, number))
+                  for number in range(library.vkattn_list_count(found.raw))]
+    for each in structures:
+        vars(each)["of_list"] = found
+    return structures
 
 
 def type_infos():
@@ -54,62 +53,30 @@ class Turns:
         self._lock.release()
 
 
-class _Owned:
-    """An object of the library with its users: its owner, and what was made from it. Goes with the last of them, because
-    Python's collector finalises what hangs together in any order. A fork leaves it alone: it is the parent's."""
-    _lock = threading.RLock()
-
-    def __init__(self, destroy, parents, keep):
-        self.raw, self._destroy, self._parents, self._keep = ctypes.c_void_p(), destroy, parents, keep
-        self.process = os.getpid()
-        self._users = 0
-        for used in (self, *parents):
-            used.acquire()
-
-    def acquire(self):
-        with self._lock:
-            self._users += 1
-
-    def release(self):
-        if self.process != os.getpid():
-            return
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                try:
-                    if self.raw:
-                        self._destroy(self.raw)
-                finally:
-                    for parent in self._parents:
-                        parent.release()
-
-    @classmethod
-    def renew_lock(cls):
-        cls._lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):  # another thread may have held it
-    os.register_at_fork(after_in_child=_Owned.renew_lock)
-
-
 class Handle:
-    """Owns an object of the library, which goes when it and all that was made from it are gone.
+    """Owns an object of the library. A fork leaves it alone: it is the parent's.
 
-    create: fills in the ctypes.c_void_p that it is given. That is owned already: an interrupt is raised as soon as the C function
-    has returned. destroy: the name of the C function that takes it. parents: handles of what it is made from. keep: what must
-    live as long.
+    create   fills in the ctypes.c_void_p that it is given. That is owned already: an interrupt is raised as soon as the C function
+             has returned
+    destroy  the name of the C function that takes it
+    keep     what must live as long, but what the library's object keeps itself
     """
+    submits = False  # of a context: whether it has ever submitted without a wait
 
-    def __init__(self, create, destroy, *parents, keep=None):
-        self._owned = _Owned(getattr(library, destroy), [parent._owned for parent in parents], keep)
-        create(self._owned.raw)
+    def __init__(self, create, destroy, *keep):
+        self._raw, self._destroy, self._keep, self._process = ctypes.c_void_p(), getattr(library, destroy), keep, os.getpid()
+        create(self._raw)
 
     @property
     def raw(self):
         """The C handle. Raises VkattnError in a fork of the process that made it."""
-        check_process(self._owned.process)
-        return self._owned.raw
+        check_process(self._process)
+        return self._raw
 
     def __del__(self):
-        if hasattr(self, "_owned"):
-            self._owned.release()
+        if getattr(self, "_process", None) == os.getpid() and self._raw:
+            for each in (self, *self._keep):
+                if isinstance(each, Handle) and each.submits and each._raw:  # what goes may still be read and written
+                    library.vkattn_wait(each._raw, NO_LIMIT)
+            self._destroy(self._raw)
+            self._raw.value = None  # Python's collector finalises what hangs together in any order

@@ -2,6 +2,8 @@
 import collections
 import contextlib
 import ctypes
+import inspect
+import types
 
 import numpy
 
@@ -54,9 +56,8 @@ def layer_config(kind, **members):
 def _raw_weight(name, array):
     """A vkattn_weight, in host memory or in an Array's buffer."""
     if not isinstance(array, Array):
-        return _abi.Weight(name=name.encode(), tensor=describe(array, name), data=array.ctypes.data)
-    binding = array.buffer.binding("weight", array.bound_byte)
-    return _abi.Weight(name=name.encode(), tensor=describe(array, name), buffer=binding.buffer, buffer_offset=binding.offset)
+        return _abi.Weight(name=name.encode(), tensor=describe(array, name), data=array.ctypes.data, bytes=array.nbytes)
+    return _abi.Weight(name=name.encode(), tensor=describe(array, name), region=array.buffer.region(array.bound_byte))
 
 
 class Layer:
@@ -77,18 +78,18 @@ class Layer:
         self.config = layer_config(kind, **config)
         kind = {number: name for name, number in _abi.LAYER_KINDS.items()}[self.config.kind]  # the last of its names
         arrays = layer_weights(kind, weights, prefix)
-        self._arrays = [self.context.own(array, name) for name, array in arrays.items() if isinstance(array, Array)]
+        buffers = [self.context.own(array, name).buffer for name, array in arrays.items() if isinstance(array, Array)]
         raw_weights = (_abi.Weight * max(len(arrays), 1))(*(_raw_weight(name, array) for name, array in arrays.items()))
         with self.context.lock:
             self._handle = Handle(lambda raw: call("vkattn_layer_create", self.context.raw, self.config, raw_weights, len(arrays),
                                                    raw),
-                                  "vkattn_layer_destroy", self.context.handle, *(array.buffer.handle for array in self._arrays))
+                                  "vkattn_layer_destroy", self.context.handle, *buffers)
         self._plans = collections.OrderedDict()
 
     @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
-                 cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=0.0, output_shape=None, out=None,
+                 cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=None, output_shape=None, out=None,
                  kernel="auto", intermediate_dtype=None):
         """Computes the layer.
 
@@ -98,37 +99,20 @@ class Layer:
         cu_seqlens    [B+1] int32: query is packed, [1,total,width], rows cu_seqlens[b] to cu_seqlens[b+1] of sequence b, from
                       0 to total; with a cache each sequence appends its own. max_seqlen: the longest, 0: not known
         residual      [B,Lq,width], added to the result, of mha and mla
-        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: 0: 1e-6
+        norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: None:
+                      1e-6
         output_shape  of the result, where the layer changes it (latent_query)
         out           an Array for the result, which may be the residual
         intermediate_dtype  of what lies between the layer's steps: float32, float16 or bfloat16, where the device computes in it;
                       None: the query's
         Masks as in attention(), and results of the kinds that it gives: [B,Lq,width] in the query's type.
         """
-        given = Call(self.context, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask),
-                                   ("block_mask", block_mask), ("key_padding_mask", key_padding_mask),
-                                   ("key_lengths", key_lengths), ("residual", residual), ("norm", norm), ("out", out)))
-        for role, array, types in (("query", query, FLOATS), ("key", key, FLOATS), ("value", value, FLOATS),
-                                   ("attn_mask", attn_mask, MASKS[:3]), ("residual", residual, FLOATS)):
-            if array is not None:
-                given.take(role, array, types)
-        given.take_named(block_mask=block_mask, key_padding_mask=key_padding_mask, key_lengths=key_lengths)
-        if attn_mask is not None:
-            given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
-        query = given.inputs["query"]
-        output = given.result("output", output_shape or query.shape, query, out)
-        layer_call = _abi.LayerCall(kernel=kernel, past_len=past_len, max_seqlen=max_seqlen)
-        set_masks(layer_call, is_causal, window, causal_alignment, block_size)
-        for role, array in {**given.inputs, "output": output}.items():
-            setattr(layer_call, role, describe(array, role))
-        given.take_norm(layer_call, norm, norm_epsilon)
-        if intermediate_dtype is not None:
-            layer_call.intermediate_type = _abi.choose("intermediate_dtype", _FLOAT_TYPES, intermediate_dtype)
+        arguments = locals()
+        del arguments["self"], arguments["cache"]
+        given, layer_call = _described(self.context, arguments)
         tokens = None
         if cu_seqlens is not None:
-            bounds = given.take("cu_seqlens_q", cu_seqlens, name="cu_seqlens", dtype="int32")
-            layer_call.cu_seqlens = describe(bounds, "cu_seqlens")
-            tokens = _tokens_of(bounds, query, max_seqlen)
+            tokens = _tokens_of(given.inputs["cu_seqlens_q"], given.inputs["query"], max_seqlen)
         self._run(given, layer_call, cache, tokens)
         return given.given_back("output")
 
@@ -147,8 +131,7 @@ class Layer:
                 self.context.refuse_recording("cu_seqlens with a cache")
                 cache.reserve(tokens)
             try:
-                given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle,
-                          parents=[cache.handle], plans=plans)
+                given.run("vkattn_layer_plan", layer_call, may_share=("residual",), layer=self._handle, plans=plans)
             except Exception:
                 if tokens is not None:
                     for sequence, length in enumerate(held):
@@ -174,6 +157,48 @@ class Layer:
                      page_size=page_size, kv_rotation=kv_rotation, key_scales=key_scales, value_scales=value_scales)
 
 
+# Of the signature above, which is the only one.
+_DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Layer.__call__).parameters.items()
+             if name not in ("self", "cache")}
+
+
+def _described(context, arguments):
+    """The Call of a use of a layer and its description, by arguments of Layer.__call__ but the cache."""
+    unknown = arguments.keys() - _DEFAULTS.keys()
+    if unknown:
+        raise TypeError(f"{min(unknown)}: no argument of a layer without a cache, expected one of {', '.join(_DEFAULTS)}")
+    its = types.SimpleNamespace(**{**_DEFAULTS, **arguments})
+    given = Call(context, [(name, getattr(its, name)) for name in (
+        "query", "key", "value", "attn_mask", "block_mask", "key_padding_mask", "key_lengths", "residual", "norm", "out")])
+    for role in ("query", "key", "value", "attn_mask", "residual"):
+        if getattr(its, role) is not None:
+            given.take(role, getattr(its, role), MASKS[:3] if role == "attn_mask" else FLOATS)
+    given.take_named(block_mask=its.block_mask, key_padding_mask=its.key_padding_mask, key_lengths=its.key_lengths)
+    if its.attn_mask is not None:
+        given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
+    query = given.inputs["query"]
+    output = given.result("output", its.output_shape or query.shape, query, its.out)
+    desc = _abi.LayerCall(kernel=its.kernel, past_len=its.past_len, max_seqlen=its.max_seqlen)
+    set_masks(desc, its.is_causal, its.window, its.causal_alignment, its.block_size)
+    for role, array in {**given.inputs, "output": output}.items():
+        setattr(desc, role, describe(array, role))
+    given.take_norm(desc, its.norm, its.norm_epsilon)
+    if its.intermediate_dtype is not None:
+        desc.intermediate_type = _abi.choose("intermediate_dtype", _FLOAT_TYPES, its.intermediate_dtype)
+    if its.cu_seqlens is not None:
+        desc.cu_seqlens = describe(given.take("cu_seqlens_q", its.cu_seqlens, name="cu_seqlens", dtype="int32"), "cu_seqlens")
+    return given, desc
+
+
+def layer_problem(config, query, **arguments):
+    """The C description of a use of a layer that need not be made, for Context.measure.
+
+    config     what layer_config or config_from_name returns
+    query      [B,Lq,width]; arguments: those of a Layer's call, but the cache
+    """
+    return config, _described(None, {"query": query, **arguments})[1]
+
+
 def cache_types():
     """The types that a Cache can hold keys and values in, by the library's names."""
     return _CACHE_TYPES
@@ -192,9 +217,12 @@ class Cache:
                               value_type=key if value_type is None else _abi.choose("value_type", _STORED, value_type),
                               page_count=pages, page_len=page_size if pages else 0)
         info.key_rotation, info.value_rotation = _abi.rotations("kv_rotation", kv_rotation)
-        heads = _abi.cache_heads(layer.config)
-        info.key_scaling, info.key_scales = _abi.scaling("key_scales", key_scales, heads)
-        info.value_scaling, info.value_scales = _abi.scaling("value_scales", value_scales, heads)
+        for part, scales in (("key", key_scales), ("value", value_scales)):
+            scaling, numbers = _abi.scaling(f"{part}_scales", scales)
+            setattr(info, f"{part}_scaling", scaling)
+            if numbers is not None:
+                setattr(info, f"{part}_scales", numbers)
+                setattr(info, f"{part}_scale_count", len(numbers))
         self.context, self.batch, self.capacity, self.page_size = layer.context, batch, capacity, page_size if pages else 0
         with self.context.lock:
             self.handle = Handle(lambda raw: call("vkattn_cache_create", layer.context.raw, info, raw), "vkattn_cache_destroy",
@@ -217,7 +245,7 @@ class Cache:
         """Tokens that each sequence holds."""
         numbers = (ctypes.c_uint32 * self.batch)()
         with self.context.lock:
-            call("vkattn_cache_lengths", self.handle.raw, ctypes.c_uint32(len(numbers)), numbers)
+            call("vkattn_cache_lengths", self.handle.raw, numbers, len(numbers))
         return list(numbers)
 
     def reserve(self, tokens):
@@ -244,12 +272,14 @@ class Cache:
                                  (("sequence", sequence), ("to_sequence", to_sequence)))
         with self.context.lock:
             self.context.refuse_recording("copy_sequence")
+            self.context.wait()
             call("vkattn_cache_copy_sequence", self.handle.raw, sequence, to.handle.raw, to_sequence)
 
     def _change(self, function, **numbers):
         numbers = [_abi.whole(ctypes.c_uint32, name, number) for name, number in numbers.items()]
         with self.context.lock:
             self.context.refuse_recording(function.removeprefix("vkattn_cache_"))
+            self.context.wait()  # for replays
             call(function, self.handle.raw, *numbers)
 
 

@@ -5,7 +5,7 @@ import numpy
 
 from . import _abi
 from .arrays import (FLOATS, STORED, WEIGHTS, as_array, checked_bounds, describe, dtype_of, element_strides, is_quantised,
-                     set_ranges, set_scale)
+                     set_ranges)
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
@@ -63,7 +63,7 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out, dt
 
 
 @outside_graphs
-def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, norm=None, norm_epsilon=0.0, out=None,
+def linear(input, weight, bias=None, *, activation="none", multiplier=None, residual=None, norm=None, norm_epsilon=None, out=None,
            dtype=None, context=None):
     """activation(input weight^T + bias) * multiplier + residual, as torch.nn.functional.linear and what follows it.
 
@@ -74,7 +74,7 @@ def linear(input, weight, bias=None, *, activation="none", multiplier=None, resi
                 weight also an Array of blocks as GGUF files hold them (context.array with their bytes)
     activation  none, relu, gelu, silu, leaky_relu or gelu_tanh
     norm        [in]: the input is first normalised (rms) and weighed so, by the product itself where rows are few;
-                norm_epsilon: 0: 1e-6
+                norm_epsilon: None: 1e-6
     out         an Array for the result, which may be the multiplier or the residual
     dtype       of the result, float32, float16 or bfloat16; None: the input's
     Returns [..., out].
@@ -94,12 +94,12 @@ def linear_problem(input, weight, bias=None, *, activation="none", multiplier=No
 
 
 @outside_graphs
-def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=0.0, out=None, dtype=None, context=None):
+def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=None, out=None, dtype=None, context=None):
     """The norm of each token, times weight, plus bias, plus residual.
 
     input and residual [..., N], weight and bias [N]: float32, float16 or bfloat16
     kind     rms or layer
-    epsilon  0: 1e-6 for rms, 1e-5 for layer
+    epsilon  None: 1e-6 for rms, 1e-5 for layer
     out      an Array for the result, which may be the input or the residual
     dtype    of the result, float32, float16 or bfloat16; None: the input's
     Returns [..., N].
@@ -146,18 +146,18 @@ def top_k(input, k, *, context=None):
     input = _with_rows(call.take("input", input), "input")
     if not 1 <= _abi.real("k", k) <= input.shape[-1]:
         raise ValueError(f"k: {k}, expected 1 to {input.shape[-1]}, the numbers of a row")
-    call.result("output", (*input.shape[:-1], k), input)
+    call.result("values", (*input.shape[:-1], k), input)
     call.result("indices", (*input.shape[:-1], k), "int32")
     desc = _abi.TopKDesc()
-    _describe(desc, {"input": _fold(input, "input"), "values": _fold(call.outputs["output"], "values"),
+    _describe(desc, {"input": _fold(input, "input"), "values": _fold(call.outputs["values"], "values"),
                      "indices": _fold(call.outputs["indices"], "indices")})
     call.run("vkattn_top_k_plan", desc)
-    return call.given_back("output"), call.given_back("indices")
+    return call.given_back("values"), call.given_back("indices")
 
 
 @outside_graphs
 def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu", head_reduce="sum", block_reduce="max",
-          forced_first=0, forced_last=0, scale=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
+          forced_first=0, forced_last=0, scale=None, is_causal=False, window=None, causal_alignment="top_left", past_len=None,
           key_lengths=None, past_lengths=None, cu_seqlens_q=None, cu_seqlens_k=None, max_seqlen_q=0, max_seqlen_k=0,
           block_table=None, key_scales=None, context=None):
     """The top_k blocks of keys that score highest for each query, as DeepSeek's indexer chooses them; what attention takes as
@@ -185,10 +185,9 @@ def index(query, key, weights=None, *, top_k, key_block_len=1, activation="relu"
         given["weights"] = call.take("weight", weights, dtype="float32", name="weights")
     given["indices"] = call.result("indices", (query.shape[0], 1, query.shape[2], top_k), "int32")
     desc = _abi.IndexDesc(key_block_len=key_block_len, activation=activation, head_reduce=head_reduce, block_reduce=block_reduce,
-                          forced_first=forced_first, forced_last=forced_last, past_len=past_len, max_seqlen_q=max_seqlen_q,
+                          forced_first=forced_first, forced_last=forced_last, scale=scale, past_len=past_len, max_seqlen_q=max_seqlen_q,
                           max_seqlen_k=max_seqlen_k)
     set_ranges(desc, is_causal, window, causal_alignment)
-    set_scale(desc, scale)
     _describe(desc, given)
     call.run("vkattn_index_plan", desc)
     return call.given_back("indices")
@@ -209,11 +208,11 @@ def argmax(input, *, return_values=False, out=None, context=None):
         raise ValueError(f"input: {input.ndim} dimensions, expected at least 2, [..., N]")
     results = {"tokens": call.result("tokens", input.shape[:-1], "int32", out)}
     if return_values:
-        results["values"] = call.result("output", input.shape[:-1], "float32")
+        results["values"] = call.result("values", input.shape[:-1], "float32")
     desc = _abi.ArgmaxDesc()
     _describe(desc, {"input": _fold(input, "input"), **{name: array.reshape(1, -1) for name, array in results.items()}})
     call.run("vkattn_argmax_plan", desc)
-    return (call.given_back("tokens"), call.given_back("output")) if return_values else call.given_back("tokens")
+    return (call.given_back("tokens"), call.given_back("values")) if return_values else call.given_back("tokens")
 
 
 @outside_graphs

@@ -13,7 +13,7 @@ from .calls import Call
 from .compiled import outside_graphs
 from .context import Context
 from .device_array import Array
-from .errors import OutOfMemoryError, UnsupportedError
+from .errors import NoRoomError, UnsupportedError
 from .operators import kv_append
 
 
@@ -136,7 +136,7 @@ class PagedCache:
         sequences   their numbers, each once
         key, value  [B,heads,L,head_dim] and [B,heads,L,v_head_dim], L tokens of each: float32, float16 or bfloat16
         cu_seqlens  [B+1] int32: key and value are packed, [1,heads,total,...], cu_seqlens[b] to cu_seqlens[b+1] of sequence b
-        Raises OutOfMemoryError, and appends nothing, where the pool has too few free pages.
+        Raises NoRoomError, and appends nothing, where the pool has too few free pages.
         """
         with self.context.lock:
             self.context.refuse_recording("PagedCache.append")
@@ -205,7 +205,7 @@ class PagedCache:
         # the last of those that hold a page keeps it
         needed = sum(new) + sum(min(writers, self._users[page] - 1) for page, writers in written.items())
         if needed > len(self._free):
-            raise OutOfMemoryError(f"append: {needed} pages are needed, {len(self._free)} are free")
+            raise NoRoomError(f"append: {needed} pages are needed, {len(self._free)} are free")
         for sequence, pages, length, count in zip(sequences, new, past, counts):
             if count > 0 and length % self.page_size and self._users[self._pages[sequence][-1]] > 1:
                 self._own_last_page(sequence)

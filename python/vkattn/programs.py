@@ -8,7 +8,7 @@ import numpy
 from . import _abi
 from .context import default_context
 from .errors import VkattnError
-from .handles import Handle, call, library
+from .handles import Handle, call
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,17 +61,20 @@ class Program:
         finally:
             self.context.lock.__exit__()
 
-    def replay(self):
-        """Computes what was recorded, and waits."""
+    def replay(self, wait=True):
+        """Computes what was recorded, and waits. wait=False: begins to compute it, after what was begun before; what reads Arrays or
+        writes to them waits, and so does Context.wait."""
+        waits = _abi.flag("wait", wait)
         with self.context.lock:
             self.context.refuse_recording("replay")
-            call("vkattn_program_run", self._recorded().raw, None)
+            self.context.handle.submits |= not waits
+            call("vkattn_program_run" if waits else "vkattn_program_submit", self._recorded().raw, None)
 
     @property
     def report(self):
         """A ProgramReport."""
         raw = _abi.ProgramReport()
-        library.vkattn_program_get_report(self._recorded().raw, raw, ctypes.sizeof(raw))
+        call("vkattn_program_get_report", self._recorded().raw, raw)
         return ProgramReport(**{name: getattr(raw, name) for name in ProgramReport.__dataclass_fields__})
 
     def _recorded(self):
@@ -85,10 +88,10 @@ class _Recording:
 
     def __init__(self, context):
         self._context, self._plans = context, []
-        self._users = {}  # handles that the program must not outlive
+        self._buffers = {}  # which the program must not outlive
 
-    def add(self, plan, inputs, outputs, handles):
-        """A plan in place of its run. handles: of what it was made from."""
+    def add(self, plan, inputs, outputs):
+        """A plan in place of its run."""
         for role, array in outputs.items():
             if isinstance(array, numpy.ndarray):
                 raise VkattnError(f"record: {role} would be an array of the host, expected an Array among the arguments: results "
@@ -98,14 +101,9 @@ class _Recording:
             if array.size == 0:
                 continue
             buffer, at = (self._context.constant(array), 0) if isinstance(array, numpy.ndarray) else (array.buffer, array.bound_byte)
-            bindings.append(buffer.binding(role, at))
-            self._keep(buffer.handle)
-        for handle in handles:
-            self._keep(handle)
+            bindings.append(_abi.Binding(role, buffer.region(at)))
+            self._buffers[id(buffer)] = buffer
         self._plans.append((plan, (_abi.Binding * len(bindings))(*bindings)))
-
-    def _keep(self, handle):
-        self._users[id(handle)] = handle
 
     def program(self):
         if not self._plans:
@@ -115,7 +113,7 @@ class _Recording:
               for plan, bindings in self._plans))
         info = _abi.ProgramInfo(plans=plans, plan_count=len(plans))
         return Handle(lambda raw: call("vkattn_program_create", self._context.raw, info, raw), "vkattn_program_destroy",
-                      self._context.handle, *self._users.values())
+                      *self._buffers.values(), *(plan for plan, _ in self._plans))  # plans: their layers' weights in Arrays
 
 
 def record(context=None):

@@ -69,7 +69,7 @@ def linear_attention(query, key, value, *, decay=None, beta=None, rule="delta", 
     call = Call(context, (("query", query), ("key", key), ("value", value), ("decay", decay), ("beta", beta),
                           ("initial_state", initial_state), ("final_state", final_state), ("token_states", token_states),
                           ("cu_seqlens_q", cu_seqlens_q), ("state_slots", state_slots), ("accepted", accepted), ("out", out)))
-    desc = _abi.LinearAttentionDesc(scale=0.0 if scale is None else scale, rule=rule, form=form,
+    desc = _abi.LinearAttentionDesc(scale=scale, rule=rule, form=form,
                                     qk_l2norm=_abi.flag("qk_l2norm", qk_l2norm))
     for role, array in (("query", query), ("key", key), ("value", value)):
         array = call.take(role, array, strided=True)
@@ -120,10 +120,10 @@ def causal_conv1d(input, weight, bias=None, *, activation="none", initial_state=
 
 
 @outside_graphs
-def gated_rms_norm(input, gate, weight, *, epsilon=0.0, out=None, context=None):
+def gated_rms_norm(input, gate, weight, *, epsilon=None, out=None, context=None):
     """The RMSNorm of each row, times weight, times silu(gate).
 
-    input and gate [..., N], weight [N]: float32, float16 or bfloat16; epsilon: 0: 1e-6
+    input and gate [..., N], weight [N]: float32, float16 or bfloat16; epsilon: None: 1e-6
     out  an Array for the result, which may be the input or the gate
     Returns [..., N] in the input's type.
     """

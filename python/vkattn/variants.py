@@ -50,7 +50,7 @@ def _variant(context, text):
 
 def _set_variant(desc, inputs, context, functions, given):
     """Sets the variant of {name: function} in a description, and adds what it captures to the inputs. Returns the variant's
-    handle, which the plan must not outlive: its address is a part of what the plan is known by."""
+    handle, which the plan must not outlive here: its address is a part of what the plan is known by."""
     text, captured = functions_text(functions, given)
     with context.lock:
         variant = _variant(context, text)
@@ -69,7 +69,7 @@ class BlockMask:
     mask_mod    the function, which flex_attention takes from here
     shape       (B, H, Q_LEN, KV_LEN): B or H is 1 where the mask is the same in all
     BLOCK_SIZE  (queries, keys) of a block
-    past_len    keys before the first query
+    past_len    keys before the first query, or None
     blocks      an int32 Array [B,H,blocks of queries,blocks of keys]: 0 hidden, 1 partial, 2 full
     """
 
@@ -93,7 +93,7 @@ def _without_memory(shape):
 
 
 @outside_graphs
-def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured=(), past_len=0, context=None):
+def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured=(), past_len=None, context=None):
     """Asks a mask_mod for every query and key, on the device, as torch.nn.attention.flex_attention.create_block_mask does.
     Returns a BlockMask, for flex_attention of as many queries and keys: blocks that are hidden cost nothing there.
 
@@ -118,7 +118,7 @@ def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured
     desc.block_mask = describe(blocks, "block_mask")
     inputs = {}
     variant = _set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured)
-    context.run("vkattn_block_mask_plan", desc, inputs, {"block_mask": blocks}, parents=[variant])
+    context.run("vkattn_block_mask_plan", desc, inputs, {"block_mask": blocks}, keep=[variant])
     return BlockMask(mask_mod, shape, tuple(block_size), past_len, captured, blocks)
 
 
@@ -172,5 +172,5 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
         raise TypeError(f"{', '.join(functions)}: None, expected a function or GLSL text for one of them")
     made = Problem({"query": query, "key": key, "value": value, "scale": scale, "enable_gqa": enable_gqa, "return_lse": return_lse,
                     **more}, call)
-    made.parents = [_set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured)]
+    made.keep = [_set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured)]
     return made.results()

@@ -75,7 +75,7 @@ class Config:
     hidden: int
     context: int
     epsilon: float
-    scale: float
+    scale: float | None
     interleaved: bool
     windows: tuple
     ropes: tuple
@@ -128,7 +128,7 @@ def from_gguf(facts):
     else:
         facts.refuse(prefix + "attention.value_length", head_dim)
         facts.refuse(prefix + "rope.dimension_count", head_dim)
-        scale = _gemma_scale(layers, width, heads) if name == "gemma3" else 0.0
+        scale = _gemma_scale(layers, width, heads) if name == "gemma3" else None
     rope, local = rope_of.gguf(facts, prefix, architecture)
     windowed = _pattern(facts, prefix + "attention.sliding_window_pattern", architecture, layers)
     window = facts.whole(prefix + "attention.sliding_window") if any(windowed) else 0
@@ -158,7 +158,7 @@ def from_folder(facts):
     latent = _folder_latent(facts, layers, heads) if architecture.latent else None
     head_dim = latent.qk_rope_head_dim if latent else head_dim
     rope, local = rope_of.folder(facts, architecture, head_dim)
-    scale = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else 0.0
+    scale = facts.real("query_pre_attn_scalar", 256.0) ** -0.5 if name == "gemma3" else None
     if latent:
         scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * rope_of.score_factor(facts)
     return _config(name, architecture, layers, width, heads, kv_heads, head_dim, windowed,

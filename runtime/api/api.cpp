@@ -138,10 +138,13 @@ struct vkattn_context_opaque {
 
 struct vkattn_buffer_opaque {
     vkattn_buffer_opaque(std::shared_ptr<ContextState> in, uint64_t bytes)
-        : context(std::move(in)), buffer(context->context, bytes, "vkattn buffer") {}
+        : context(std::move(in)), shared(std::make_shared<Buffer>(context->context, bytes, "vkattn buffer")) {
+        context->context.share_buffer(buffer.handle(), shared);
+    }
     std::shared_ptr<ContextState> context;
     Usage usage{"buffer"};
-    Buffer buffer;
+    std::shared_ptr<Buffer> shared; // submissions and programs keep it, too
+    Buffer &buffer = *shared;
 };
 
 struct vkattn_plan_opaque {
@@ -173,7 +176,9 @@ struct vkattn_layer_opaque {
 
 struct vkattn_cache_opaque {
     vkattn_cache_opaque(std::shared_ptr<ContextState> in, const CacheSizes &sizes)
-        : context(std::move(in)), shared(std::make_shared<Cache>(context->context, sizes)) {}
+        : context(std::move(in)), shared(std::make_shared<Cache>(context->context, sizes)) {
+        for (const VkBuffer part : cache.buffers()) context->context.share_buffer(part, shared);
+    }
     std::shared_ptr<ContextState> context;
     std::shared_ptr<Cache> shared;
     Cache &cache = *shared;

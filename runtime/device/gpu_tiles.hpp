@@ -35,6 +35,7 @@ struct DecodeLayout {
     uint32_t of_pages = 0;   // registers that finding keys in pages takes from these
     // of a group at a time, where K of q8_0 is multiplied as bytes; 0: it is not
     uint32_t keys_of_bytes = 0;
+    bool takes_many = false; // few rows each of however many sequences, of which flash waits longer for memory
 };
 DecodeLayout decode_layout(const DeviceCaps &caps);
 

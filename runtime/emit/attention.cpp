@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <vector>
 
 namespace vkattn {
 namespace {
@@ -116,32 +117,60 @@ Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &di
 
 namespace {
 
-// The steps of the shape, over keys in the order of memory, or over sorted lists.
+// The steps of a shape, over keys in the order of memory, or over sorted lists.
+class ShapeSteps {
+  public:
+    explicit ShapeSteps(const AttentionCall &call)
+        : call_(call), keys_(call), parameters_(call.builder.keep_uniforms(call.shape.parameters)),
+          scores_(reserve(call.builder, call.shape.scores)) {}
+
+    // Goes through the keys.
+    void attend() {
+        const AttentionShape &shape = call_.shape;
+        const uint64_t slots = slots_of(call_.problem);
+        for (uint64_t first = 0; first < slots; first += shape.keys_per_dispatch) {
+            if (first > 0) call_.builder.barrier();
+            gpu::AttentionPush push{};
+            push.first_key = static_cast<uint32_t>(first);
+            push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + shape.keys_per_dispatch, slots));
+            keys_.prepare(push);
+            Step &step = add_dispatch(call_, shape.dispatches[0], push, parameters_, scores_);
+            if (shape.parts > 1) // the merge writes them, and others may meanwhile
+                for (uint32_t binding : {BINDING_OUTPUT, BINDING_LOG_SUM_EXP}) step.bound[binding] = {};
+            keys_.complete(step);
+        }
+    }
+
+    // What follows, after barriers.
+    void finish() {
+        for (const AttentionShape::Dispatch &dispatch : std::span(call_.shape.dispatches).subspan(1)) {
+            if (dispatch.groups[0] == 0) continue;
+            call_.builder.barrier();
+            add_dispatch(call_, dispatch, {}, parameters_, scores_);
+        }
+    }
+
+  private:
+    const AttentionCall &call_;
+    AddressedKeys keys_;
+    UniformSlot parameters_;
+    View scores_;
+};
+
 void emit_shape(const AttentionCall &call) {
-    const AttentionShape &shape = call.shape;
-    const uint64_t slots = slots_of(call.problem);
-    AddressedKeys keys(call);
-    const UniformSlot parameters = call.builder.keep_uniforms(shape.parameters);
-    const View scores = reserve(call.builder, shape.scores);
-    for (uint64_t first = 0; first < slots; first += shape.keys_per_dispatch) {
-        if (first > 0) call.builder.barrier();
-        gpu::AttentionPush push{};
-        push.first_key = static_cast<uint32_t>(first);
-        push.last_key = static_cast<uint32_t>(std::min<uint64_t>(first + shape.keys_per_dispatch, slots));
-        keys.prepare(push);
-        Step &step = add_dispatch(call, shape.dispatches[0], push, parameters, scores);
-        if (shape.parts > 1) // the merge writes them, and others may meanwhile
-            for (uint32_t binding : {BINDING_OUTPUT, BINDING_LOG_SUM_EXP}) step.bound[binding] = {};
-        keys.complete(step);
-    }
-    for (const AttentionShape::Dispatch &dispatch : std::span(shape.dispatches).subspan(1)) {
-        if (dispatch.groups[0] == 0) continue;
-        call.builder.barrier();
-        add_dispatch(call, dispatch, {}, parameters, scores);
-    }
+    ShapeSteps steps(call);
+    steps.attend();
+    steps.finish();
 }
 
 } // namespace
+
+void emit_side_by_side(std::span<const AttentionCall> calls) {
+    std::vector<ShapeSteps> steps;
+    for (const AttentionCall &call : calls) steps.emplace_back(call);
+    for (ShapeSteps &each : steps) each.attend();
+    for (ShapeSteps &each : steps) each.finish();
+}
 
 void emit_attention(const AttentionCall &call) {
     if (!present(call.problem.key_indices)) return emit_shape(call);

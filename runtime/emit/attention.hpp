@@ -4,6 +4,8 @@
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/plan/builder.hpp"
 
+#include <span>
+
 namespace vkattn {
 
 // Where the tensors of an attention problem live, by binding number (BINDING_QUERY ... in shaders/interface/).
@@ -23,5 +25,9 @@ Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &di
 
 // The steps of the shape.
 void emit_attention(const AttentionCall &call);
+
+// The steps of shapes that attend other sequences of the same packed batch: what goes through their keys has no barriers between, and
+// at most one of them has its keys in one part. No lists of keys.
+void emit_side_by_side(std::span<const AttentionCall> calls);
 
 } // namespace vkattn

@@ -321,16 +321,18 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
 AttentionShape shape_of(const MatrixTile &tile, const Shader &shader, const AttentionProblem &problem,
                         const DeviceCaps &caps) {
     const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, rows_of(tile)), 1);
-    const uint64_t count = uint64_t{row_tiles} * problem.kv_heads * grid_sequences(problem);
+    const uint64_t of_tile = uint64_t{problem.kv_heads} * grid_sequences(problem), count = row_tiles * of_tile;
+    const uint64_t busy = busy_row_tiles(problem, rows_of(tile)) * of_tile;
     const bool fills_cores =
-        count * kWorkgroupsOfCore >= caps.traits.parallel_workgroups; // parts would only leave states
+        busy * kWorkgroupsOfCore >= caps.traits.parallel_workgroups; // parts would only leave states
     AttentionShape shape{};
     shape.keys_per_dispatch = slots_of(problem);
     shape.parts = may_take_parts(problem, caps, shader_name(shader, tile.shape))
                       ? parts_that_pay(problem, caps,
                                        {.count = count,
-                                        .filling = fills_cores ? count : caps.traits.parallel_workgroups,
-                                        .keys_of_tile = tile.keys})
+                                        .filling = fills_cores ? busy : caps.traits.parallel_workgroups,
+                                        .keys_of_tile = tile.keys,
+                                        .empty = count - std::min(busy, count)})
                       : tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile.keys));
     shape.dispatches[0] = {&shader,
                            constants_of_tile(tile, problem),

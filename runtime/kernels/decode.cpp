@@ -295,12 +295,19 @@ bool flash_idles(const AttentionProblem &problem, const DeviceCaps &caps) {
     return 2 * uint64_t{x} * y * z <= filling(caps, flash.constants.WORKGROUP_SIZE);
 }
 
+// Whether flash would wait for memory where decode's own shader, which has more loads under way, does not.
+bool flash_waits(const AttentionProblem &problem, const DeviceCaps &caps) {
+    return decode_layout(caps).takes_many && !problem.value_in_key && !present(problem.key_indices) &&
+           takes_decode_shader(problem, caps);
+}
+
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge. Not on llvmpipe, where lists are left to
 // the tiles: 2048 keys of MLA 576/512 take it 18 ms in tiles and 87 in parts, 16 heads.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
     if (present(problem.key_indices) && caps.traits.scalar_address_loads != 0) return false;
     return rows_that_share_keys(problem) <= (problem.value_in_key ? kLatentRows : kRows) &&
-           slots_of(problem) >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps));
+           slots_of(problem) >= 2 * kFewestKeysOfPart &&
+           (parts > 1 || flash_idles(problem, caps) || flash_waits(problem, caps));
 }
 
 // Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows

@@ -181,8 +181,9 @@ FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, co
 
 namespace {
 
-uint64_t workgroups_of(const AttentionProblem &problem, const FlashTile &tile) {
-    return row_tiles(problem, rows_of_tile(tile)) * problem.kv_heads * grid_sequences(problem);
+// That have rows.
+uint64_t busy_workgroups(const AttentionProblem &problem, const FlashTile &tile) {
+    return busy_row_tiles(problem, rows_of_tile(tile)) * problem.kv_heads * grid_sequences(problem);
 }
 
 // Without matrix units a key takes longer, and its part of a merge is the less of it.
@@ -193,11 +194,13 @@ uint32_t parts_of(const AttentionProblem &problem, const DeviceCaps &caps, const
     if (slots_of(problem) < 2 * kFewestKeysOfPart && problem.tile.parts == 0) return 1;
     if (problem.batch_invariant || keys_of_dispatch(problem, caps, keys_of_tile(tile)) < slots_of(problem)) return 1;
     if (!may_take_parts(problem, caps, tile.shader->name)) return 1;
+    const uint64_t count = row_tiles(problem, rows_of_tile(tile)) * problem.kv_heads * grid_sequences(problem);
     return parts_that_pay(problem, caps,
-                          {.count = workgroups_of(problem, tile),
+                          {.count = count,
                            .filling = caps.traits.parallel_workgroups,
                            .keys_of_tile = keys_of_tile(tile),
-                           .cost_of_part = kCostOfFlashPart});
+                           .cost_of_part = kCostOfFlashPart,
+                           .empty = count - busy_workgroups(problem, tile)});
 }
 
 // Of fewer rows, where the device has room for three times as many workgroups.
@@ -207,7 +210,7 @@ FlashTile tile_that_fills(const AttentionProblem &problem, const DeviceCaps &cap
     if (problem.batch_invariant) return tile;
     return halve_rows_while(
         problem.tile.knobs[kRowsKnob], tile, kFewestRows,
-        [&](const FlashTile &each) { return 3 * workgroups_of(problem, each) <= caps.traits.parallel_workgroups; },
+        [&](const FlashTile &each) { return 3 * busy_workgroups(problem, each) <= caps.traits.parallel_workgroups; },
         [&](uint32_t rows) { return flash_tile(problem, caps, {.most_rows = rows}); });
 }
 

@@ -65,21 +65,30 @@ double flops_of(const AttentionProblem &problem, uint64_t keys) {
            static_cast<double>(visited_keys(problem, keys)) * (problem.head_dim + problem.v_head_dim);
 }
 
+// Keys of a row that parts are made for. Of prompts whose decodes, which may have many more, are attended apart, between those of a
+// prompt with none before it and those of the longest.
+double usual_slots(const AttentionProblem &problem) {
+    const double all = slots_of(problem);
+    return !is_of_prompts(problem) ? all : std::min(all, std::sqrt(all * problem.q_len));
+}
+
 // Whether workgroups take about the same time, each at work rather than waiting for memory as where one has all rows of its keys.
 bool take_turns(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
     constexpr uint32_t kTimes = 4; // keys of queries: the first of fewer sees much less of them than the last
     if (workgroups.few_rows != 0 || workgroups.count <= uint64_t{problem.kv_heads} * problem.batch) return false;
     if (problem.windowed || present(problem.block_mask)) return false;
-    return !problem.causal || slots_of(problem) >= kTimes * problem.q_len;
+    return !problem.causal || usual_slots(problem) >= double{kTimes} * problem.q_len;
 }
 
 // Returns the number of tiles of a part, near tiles_of_part, that leaves the fewest cores idle in the last round: n workgroups take
 // ceil(n / cores) rounds (as num_splits_heuristic of FlashAttention has it).
 uint32_t tiles_in_whole_rounds(const AttentionProblem &problem, const DeviceCaps &caps,
                                const PartWorkgroups &workgroups, uint32_t tiles_of_part) {
-    const uint32_t all_tiles = tiles(slots_of(problem), workgroups.keys_of_tile);
+    const uint32_t all_tiles = tiles(static_cast<uint64_t>(usual_slots(problem)), workgroups.keys_of_tile);
     const uint64_t cores = std::max(cores_of(caps.traits), 1u);
-    const auto workgroups_of = [&](uint32_t each) { return workgroups.count * tiles(all_tiles, each); };
+    const auto workgroups_of = [&](uint32_t each) {
+        return (workgroups.count - workgroups.empty) * tiles(all_tiles, each);
+    };
     const auto time_of = [&](uint32_t each) { return divide_up(workgroups_of(each), cores) * each; };
     if (!take_turns(problem, workgroups) || workgroups_of(tiles_of_part) <= cores) return tiles_of_part;
     uint32_t best = tiles_of_part;
@@ -142,15 +151,17 @@ uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgrou
 // Where a workgroup has few rows, their states are small, and a part costs little more than a load of the merge, however many
 // workgroups it is: as long as they leave the device idle, p = sqrt(keys / c). Keys of larger heads are more work.
 double keys_that_pay(const AttentionProblem &problem, const PartWorkgroups &workgroups) {
-    const auto count = static_cast<double>(std::max<uint64_t>(workgroups.count, 1)); // none: nothing to do
-    const auto filling = static_cast<double>(divide_up(workgroups.filling, std::max<uint64_t>(workgroups.count, 1)));
-    double parts = std::sqrt(slots_of(problem) / (workgroups.cost_of_part * count));
+    constexpr double kCostOfEmpty = 0.1; // of a prompt's dispatch beside 256 decodes, on navi31
+    const uint64_t busy = std::max<uint64_t>(workgroups.count - workgroups.empty, 1);
+    const auto filling = static_cast<double>(divide_up(workgroups.filling, busy));
+    const double count = static_cast<double>(busy) + kCostOfEmpty * static_cast<double>(workgroups.empty);
+    double parts = std::sqrt(usual_slots(problem) / (workgroups.cost_of_part * count));
     if (workgroups.few_rows != 0) {
         const double of_idle_device =
-            std::sqrt(slots_of(problem) * dims_of_usual_heads(problem) / workgroups.cost_of_part);
+            std::sqrt(usual_slots(problem) * dims_of_usual_heads(problem) / workgroups.cost_of_part);
         parts = std::max(parts, std::min(of_idle_device, filling));
     }
-    return slots_of(problem) / std::max(std::min(parts, filling), 1.0);
+    return usual_slots(problem) / std::max(std::min(parts, filling), 1.0);
 }
 
 uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps, const PartWorkgroups &workgroups) {
@@ -159,7 +170,8 @@ uint32_t parts_that_pay(const AttentionProblem &problem, const DeviceCaps &caps,
     const auto that_pay = static_cast<uint32_t>(std::max(std::lround(keys_that_pay(problem, workgroups) / tile), 1L));
     const uint32_t tiles_of_part = tiles_in_whole_rounds(problem, caps, workgroups, that_pay);
     const uint32_t fewest = tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile));
-    const uint32_t rule = tiles(slots_of(problem), std::max(tiles_of_part * tile, fewest_keys));
+    const uint32_t rule =
+        tiles(static_cast<uint64_t>(usual_slots(problem)), std::max(tiles_of_part * tile, fewest_keys));
     return parts_that_fit(problem, caps, parts_between(problem, rule, fewest), fewest);
 }
 

@@ -47,6 +47,7 @@ struct PartWorkgroups {
     uint32_t few_rows = 0;   // that each has, if so few that the memory of their states weighs nothing
     uint32_t keys_of_tile{}; // each part is whole tiles
     double cost_of_part = kCostOfPart;
+    uint64_t empty = 0; // of them those without rows: they take time, too, but fill nothing
 };
 
 // Keys of a part that balance its time against its merge; more where that would be more workgroups than the device takes.

@@ -150,6 +150,13 @@ uint64_t Cache::bytes() const {
     return total;
 }
 
+std::vector<VkBuffer> Cache::buffers() const {
+    std::vector<VkBuffer> all;
+    for (const auto *buffer : {&keys_, &values_, &key_scales_, &value_scales_, &lengths_, &table_})
+        if (*buffer != nullptr) all.push_back((*buffer)->handle());
+    return all;
+}
+
 View Cache::part(vkattn_cache_part part) const {
     switch (part) {
     case VKATTN_CACHE_KEYS:

@@ -350,8 +350,8 @@ namespace {
 PartScales scales_of_part(vkattn_scaling scaling, std::span<const float> numbers, uint32_t heads, const char *part) {
     const bool is_given = scaling == VKATTN_SCALING_TENSOR || scaling == VKATTN_SCALING_HEAD;
     const uint32_t count = !is_given ? 0 : scaling == VKATTN_SCALING_TENSOR ? 1 : heads;
-    require(numbers.size() == count, part, "_scale_count: ", numbers.size(), ", expected ", count);
-    require(numbers.data() != nullptr || count == 0, part, "_scales: NULL, expected ", count, " numbers");
+    require(numbers.size() == count && (numbers.data() != nullptr || count == 0), part,
+            "_scales: ", numbers.data() != nullptr ? numbers.size() : 0, " numbers, expected ", count);
     for (const float number : numbers)
         require(std::isfinite(number) && number > 0, part, "_scales: ", number, ", expected finite numbers above 0");
     return {scaling, {numbers.begin(), numbers.end()}};

@@ -134,23 +134,52 @@ AttentionChoice add_parts(PlanBuilder &builder, std::vector<AttentionProblem> pa
     return choice;
 }
 
-// The problem, and beside it its short sequences where their keys are worth splitting: nothing is written but the parts'
-// states before the merge, and so both run side by side.
+// A part of a packed batch's sequences, and how it is attended.
+struct Apart {
+    AttentionProblem problem;
+    AttentionChoice choice;
+};
+
+// Decodes apart from the rest, whose keys are in parts then: of a batch's dispatches that run side by side, one alone may write the
+// output. Nothing where a kernel attends them that has none, which takes them as it takes the rest.
+std::optional<Apart> choose_apart(const PlanBuilder &builder, AttentionProblem decodes) {
+    AttentionChoice choice = choose(builder, decodes);
+    if (choice.shape.parts > 1) return Apart{decodes, choice};
+    if (choice.kernel != &kFlash && choice.kernel != &kCoopmat) return std::nullopt;
+    decodes.kernel = VKATTN_KERNEL_DECODE;
+    if (!ask(kDecode, decodes, *builder.context().judged_caps()).obstacle.empty()) return std::nullopt;
+    choice = choose(builder, decodes);
+    return Apart{decodes, choice};
+}
+
+std::string apart_text(const Apart &apart) {
+    const uint32_t fewest = std::max(apart.problem.fewest_queries, 1u), most = apart.problem.most_queries;
+    const std::string queries =
+        fewest == most ? text(most, most == 1 ? " query" : " queries") : text(fewest, " to ", most, " queries");
+    return text("; sequences of ", queries, " by ", vkattn_kernel_name(apart.choice.name), ", their keys in ",
+                apart.choice.shape.parts, " parts");
+}
+
+// The problem, and beside it its sequences of few queries.
 AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, AttentionSources sources) {
     Rotated rotated(builder, problem, sources);
+    std::vector<Apart> decodes;
+    for (AttentionProblem &each : decodes_of(problem)) {
+        each.fewest_queries = problem.fewest_queries;
+        std::optional<Apart> apart = choose_apart(builder, each);
+        if (!apart.has_value()) continue;
+        problem.fewest_queries = each.most_queries + 1;
+        decodes.push_back(*std::move(apart));
+    }
     AttentionChoice choice = choose(builder, problem);
-    std::optional<AttentionProblem> decodes;
-    if (choice.shape.parts == 1 || choice.kernel == &kFlash) decodes = decodes_of(problem);
-    AttentionChoice apart{};
-    if (decodes.has_value()) apart = choose(builder, *decodes);
-    const bool splits = apart.shape.parts > 1;
-    if (splits) choice.shape.parameters.fewest_queries = decodes->most_queries + 1;
-    emit_attention({builder, problem, sources, choice.shape});
-    if (splits) emit_attention({builder, *decodes, sources, apart.shape});
+    for (const Apart &each : decodes) choice.reason += apart_text(each);
+    std::vector<AttentionCall> calls = {{builder, problem, sources, choice.shape}};
+    for (const Apart &each : decodes) calls.push_back({builder, each.problem, sources, each.choice.shape});
+    if (decodes.empty())
+        emit_attention(calls.front());
+    else
+        emit_side_by_side(calls);
     rotated.finish();
-    if (!splits) return choice;
-    choice.reason += text("; sequences of at most ", decodes->q_len, " queries by ", vkattn_kernel_name(apart.name),
-                          ", their keys in ", apart.shape.parts, " parts");
     return choice;
 }
 

@@ -10,7 +10,7 @@ namespace vkattn {
 namespace {
 
 constexpr size_t kMostParts = 4096;
-constexpr uint32_t kQueriesOfDecode = 8; // at most: a token, or a few that are verified together
+constexpr uint32_t kQueriesOfDraft = 8; // at most: a few tokens that are verified together
 
 bool fits(const AttentionProblem &problem, const DeviceCaps &caps) {
     return std::ranges::all_of(
@@ -69,14 +69,17 @@ std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, con
     return parts;
 }
 
-std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem) {
-    if (!present(problem.cu_seqlens_q) || problem.q_len <= kQueriesOfDecode || problem.batch == 1 ||
-        problem.kernel != VKATTN_KERNEL_AUTO || present(problem.key_indices))
-        return std::nullopt;
-    AttentionProblem decodes = problem;
-    decodes.most_queries = decodes.q_len = kQueriesOfDecode;
-    decodes.tile = {};
-    return decodes;
+std::vector<AttentionProblem> decodes_of(const AttentionProblem &problem) {
+    if (!present(problem.cu_seqlens_q) || problem.q_len <= kQueriesOfDraft || problem.batch == 1 ||
+        problem.kernel != VKATTN_KERNEL_AUTO || problem.batch_invariant || present(problem.key_indices))
+        return {};
+    std::vector<AttentionProblem> all;
+    for (const uint32_t most : {1u, kQueriesOfDraft}) {
+        AttentionProblem &decodes = all.emplace_back(problem);
+        decodes.most_queries = decodes.q_len = most;
+        decodes.tile = {};
+    }
+    return all;
 }
 
 } // namespace vkattn

@@ -3,7 +3,6 @@
 #include "runtime/device/device_caps.hpp"
 #include "runtime/problem/attention_problem.hpp"
 
-#include <optional>
 #include <vector>
 
 namespace vkattn {
@@ -13,8 +12,8 @@ namespace vkattn {
 // then says). Fails with VKATTN_ERROR_UNSUPPORTED where the parts would be too many.
 std::vector<AttentionProblem> split_to_bind(const AttentionProblem &problem, const DeviceCaps &caps);
 
-// The sequences of few queries in a packed batch that may mix prefills and decodes: only their keys may be split to fill
-// the device. Nothing where the batch cannot mix them, and where a kernel is requested.
-std::optional<AttentionProblem> decodes_of(const AttentionProblem &problem);
+// The sequences of few queries in a packed batch that may mix prefills and decodes: those of one, and of those that have no more
+// queries than these, those of a few. Nothing where the batch cannot mix them, and where a kernel is requested.
+std::vector<AttentionProblem> decodes_of(const AttentionProblem &problem);
 
 } // namespace vkattn

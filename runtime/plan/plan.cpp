@@ -106,10 +106,10 @@ vkattn_requirements Plan::requirements() const {
 }
 
 // Fails unless what is known of the buffer holds it.
-void Plan::require_within(const vkattn_region &region, const char *name) const {
+void Plan::require_within(const vkattn_region &region, uint32_t index, const char *name) const {
     const std::optional<uint64_t> own = context_.buffer_bytes(region.buffer);
-    require(!own.has_value() || (region.offset <= *own && region.bytes <= *own - region.offset), "bindings: role ",
-            name, " has offset ", region.offset, " and bytes ", region.bytes,
+    require(!own.has_value() || (region.offset <= *own && region.bytes <= *own - region.offset), "bindings[", index,
+            "]: role ", name, " has offset ", region.offset, " and bytes ", region.bytes,
             ", expected a region within the buffer's ", own.value_or(0), " bytes");
 }
 
@@ -123,24 +123,25 @@ uint64_t Plan::bytes_of(vkattn_role role) const {
 
 Plan::Regions Plan::match(std::span<const vkattn_binding> bindings) const {
     Regions regions{};
-    for (const vkattn_binding &binding : bindings) {
+    for (uint32_t i = 0; i < bindings.size(); ++i) {
+        const vkattn_binding &binding = bindings[i];
         const auto role = static_cast<uint32_t>(binding.role);
-        require(role < VKATTN_ROLE_COUNT, "bindings: role ", role, " is unknown, expected a vkattn_role");
+        require(role < VKATTN_ROLE_COUNT, "bindings[", i, "]: role ", role, " is unknown, expected a vkattn_role");
         const char *name = role_name(binding.role);
-        require(roles_.test(role) || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings: role ", name,
-                " is not used by this plan, expected only the tensors of its description");
-        require(regions[role] == nullptr, "bindings: role ", name, " is bound twice, expected once");
+        require(roles_.test(role) || (role == VKATTN_ROLE_WORKSPACE && workspace_bytes_ == 0), "bindings[", i,
+                "]: role ", name, " is not used by this plan, expected only the tensors of its description");
+        require(regions[role] == nullptr, "bindings[", i, "]: role ", name, " is bound twice, expected once");
         regions[role] = &binding;
         if (role_bytes_[role] == 0 && role != VKATTN_ROLE_WORKSPACE) continue;
         const vkattn_region &region = binding.region;
-        require(region.buffer != VK_NULL_HANDLE, "bindings: role ", name,
+        require(region.buffer != VK_NULL_HANDLE, "bindings[", i, "]: role ", name,
                 " has buffer VK_NULL_HANDLE, expected a buffer");
         const uint64_t alignment = alignment_of(binding.role);
-        require(region.offset % alignment == 0, "bindings: role ", name, " has offset ", region.offset,
+        require(region.offset % alignment == 0, "bindings[", i, "]: role ", name, " has offset ", region.offset,
                 ", expected a multiple of ", alignment);
-        require_within(region, name);
-        require(region.bytes >= bytes_of(binding.role), "bindings: role ", name, " has a region of ", region.bytes,
-                " bytes, expected at least ", bytes_of(binding.role));
+        require_within(region, i, name);
+        require(region.bytes >= bytes_of(binding.role), "bindings[", i, "]: role ", name, " has a region of ",
+                region.bytes, " bytes, expected at least ", bytes_of(binding.role));
     }
     for (uint32_t role = 0; role < VKATTN_ROLE_COUNT; ++role)
         require(role_bytes_[role] == 0 || regions[role] != nullptr, "bindings: role ", kRoleNames[role],
@@ -266,6 +267,7 @@ void Plan::submit(std::span<const vkattn_binding> bindings, const vkattn_sync *s
         work.pieces = submissions();
         FirstRun::Pending first = first_run_.begin_if_due(context_);
         work.kept = {pool, all.workspace, std::move(first.kept), weak_from_this().lock()};
+        for (const vkattn_binding &binding : bindings) work.kept.push_back(context_.keep_buffer(binding.region.buffer));
         work.done = std::move(first.done);
         context_.submissions().submit(Submissions::Lane::kCompute, std::move(work), sync);
     });

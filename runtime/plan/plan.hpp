@@ -140,7 +140,7 @@ class Plan : public std::enable_shared_from_this<Plan> {
     struct Bindings;
     double run_step_by_step(const Recorder &recorder) const;
     Bindings with_workspace(std::span<const vkattn_binding> bindings) const;
-    void require_within(const vkattn_region &region, const char *name) const;
+    void require_within(const vkattn_region &region, uint32_t index, const char *name) const;
     uint64_t alignment_of(vkattn_role role) const;
     uint64_t bytes_of(vkattn_role role) const;
 

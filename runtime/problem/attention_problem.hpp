@@ -111,6 +111,18 @@ inline uint64_t row_tiles(const AttentionProblem &problem, uint32_t rows) {
     return divide_up(group, uint64_t{rows}) * sequence_tiles(problem, 1, 1);
 }
 
+// Whether the sequences of few queries of a packed batch are left to another problem.
+inline bool is_of_prompts(const AttentionProblem &problem) {
+    return problem.fewest_queries != 0 && problem.most_queries == 0;
+}
+
+// Of those tiles the ones that have rows, about: prompts' as many as if all were as long as the longest.
+inline uint64_t busy_row_tiles(const AttentionProblem &problem, uint32_t rows) {
+    const uint64_t all = row_tiles(problem, rows), total = problem.query.shape[2];
+    if (!is_of_prompts(problem)) return all;
+    return std::min(all, rows_of(problem) / problem.q_len * total / rows + divide_up(total, uint64_t{problem.q_len}));
+}
+
 // Sequences along the last axis of a grid.
 inline uint32_t grid_sequences(const AttentionProblem &problem) {
     return present(problem.cu_seqlens_q) ? 1 : problem.batch;

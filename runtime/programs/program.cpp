@@ -131,10 +131,15 @@ struct Program::Recording {
     Recording(Context &context, std::span<const BoundPlan> bound)
         : descriptors(context, requirements_of(bound)),
           commands(context, context.queue_family(), CommandBuffers::Use::kAgain) {
-        for (const BoundPlan &each : bound) plans.push_back(each.plan);
+        for (const BoundPlan &each : bound) {
+            plans.push_back(each.plan);
+            for (const vkattn_binding &binding : each.bindings)
+                buffers.push_back(context.keep_buffer(binding.region.buffer));
+        }
     }
 
     std::vector<std::shared_ptr<const Plan>> plans;
+    std::vector<std::shared_ptr<const void>> buffers; // NULL of the application's own
     std::optional<Buffer> workspace;
     DescriptorPool descriptors;
     CommandBuffers commands;

@@ -25,12 +25,16 @@ bool is_of_name(char letter) {
            letter == ']';
 }
 
-// Messages about an argument begin with its name and a colon: "descs[2].query: ...".
-std::string_view member_of(std::string_view message) {
-    size_t length = 0;
-    while (length < message.size() && is_of_name(message[length])) ++length;
-    const bool is_named = length < kLongestMember && message.substr(length, 2) == ": ";
-    return message.substr(0, is_named ? length : 0);
+// Messages about an argument begin with its name and a colon, or with those of what it is in: "descs[2]: scale: ...".
+std::string member_of(std::string_view message) {
+    std::string member;
+    for (;;) {
+        size_t length = 0;
+        while (length < message.size() && is_of_name(message[length])) ++length;
+        if (length == 0 || message.substr(length, 2) != ": ") return member;
+        member.append(member.empty() ? "" : ".").append(message.substr(0, length));
+        message.remove_prefix(length + 2);
+    }
 }
 
 uint32_t entry_of(std::string_view member) {
@@ -74,9 +78,12 @@ void check_pipeline(VkResult result, const char *call) { check_as<PipelineError>
 
 vkattn_result keep_failure(vkattn_result result, const char *message, uint32_t line, uint32_t column) noexcept {
     std::snprintf(last.message, sizeof last.message, "%s", message);
-    const std::string_view member = member_of(last.message);
-    std::snprintf(last.member, sizeof last.member, "%.*s", static_cast<int>(member.size()), member.data());
-    last.shown = {result, last.message, last.member, entry_of(member), line, column};
+    try {
+        std::snprintf(last.member, sizeof last.member, "%s", member_of(last.message).c_str());
+    } catch (const std::bad_alloc &) { // the message is there
+        last.member[0] = '\0';
+    }
+    last.shown = {result, last.message, last.member, entry_of(last.member), line, column};
     return result;
 }
 

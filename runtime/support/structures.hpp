@@ -55,7 +55,8 @@ void fill_in(Structure *given, Structure known, const char *name) {
 // A number that may be left out, or `otherwise`. Fails, naming it, unless it is finite.
 inline float finite_or(const vkattn_optional_float &given, float otherwise, const char *name) {
     if (given.present == 0) return otherwise;
-    require(std::isfinite(given.value), name, ": ", given.value, ", expected a finite number");
+    require(std::isfinite(given.value), name, ": ", given.value,
+            ", expected a finite number, or none for the usual one");
     return given.value;
 }
 

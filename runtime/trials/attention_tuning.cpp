@@ -23,7 +23,7 @@ uint64_t number_of(const AttentionProblem &problem, TrialContents contents, uint
     case TrialContents::kKeysBeforeQueries:
         return problem.kv_len - std::min(problem.q_len, problem.kv_len);
     case TrialContents::kBoundsOfQueries:
-        return i * std::min<uint64_t>(problem.query.shape[2] / problem.batch, problem.q_len);
+        return i * std::clamp<uint64_t>(problem.query.shape[2] / problem.batch, problem.fewest_queries, problem.q_len);
     case TrialContents::kBoundsOfKeys:
         return i * std::min<uint64_t>(problem.key.shape[2] / problem.batch, problem.kv_len);
     case TrialContents::kPageNumbers:

@@ -269,7 +269,7 @@ void Context::warn(const std::string &message) const {
 
 void Context::add_buffer(VkBuffer buffer, uint64_t bytes) {
     const std::lock_guard lock(buffers_mutex_);
-    buffers_[buffer] = bytes;
+    buffers_[buffer] = {bytes, {}};
 }
 
 void Context::remove_buffer(VkBuffer buffer) noexcept {
@@ -280,7 +280,18 @@ void Context::remove_buffer(VkBuffer buffer) noexcept {
 std::optional<uint64_t> Context::buffer_bytes(VkBuffer buffer) const {
     const std::lock_guard lock(buffers_mutex_);
     const auto found = buffers_.find(buffer);
-    return found == buffers_.end() ? std::nullopt : std::optional(found->second);
+    return found == buffers_.end() ? std::nullopt : std::optional(found->second.bytes);
+}
+
+void Context::share_buffer(VkBuffer buffer, std::weak_ptr<const void> owner) {
+    const std::lock_guard lock(buffers_mutex_);
+    buffers_[buffer].owner = std::move(owner);
+}
+
+std::shared_ptr<const void> Context::keep_buffer(VkBuffer buffer) const {
+    const std::lock_guard lock(buffers_mutex_);
+    const auto found = buffers_.find(buffer);
+    return found == buffers_.end() ? nullptr : found->second.owner.lock();
 }
 
 VkResult Context::submit(VkQueue queue, uint32_t count, const VkSubmitInfo *submits, VkFence fence) {

@@ -64,6 +64,10 @@ class Context {
     void add_buffer(VkBuffer buffer, uint64_t bytes);
     void remove_buffer(VkBuffer buffer) noexcept;
     std::optional<uint64_t> buffer_bytes(VkBuffer buffer) const; // of vkattn's own
+    // Says whose the buffer is, where others may keep it.
+    void share_buffer(VkBuffer buffer, std::weak_ptr<const void> owner);
+    // Keeps a shared buffer; NULL of others.
+    std::shared_ptr<const void> keep_buffer(VkBuffer buffer) const;
 
     // vkQueueSubmit, by the caller's callback where it gave one. Thread safe.
     VkResult submit(VkQueue queue, uint32_t count, const VkSubmitInfo *submits, VkFence fence);
@@ -103,7 +107,11 @@ class Context {
     bool has_memory_budget_ = false;
     std::optional<vkattn_memory_callbacks> memory_;
     mutable std::mutex buffers_mutex_;
-    std::map<VkBuffer, uint64_t> buffers_;
+    struct OwnBuffer {
+        uint64_t bytes = 0;
+        std::weak_ptr<const void> owner;
+    };
+    std::map<VkBuffer, OwnBuffer> buffers_;
     bool owns_device_ = false;
     std::atomic<bool> is_abandoned_{false};
     vkattn_message_callback message_callback_ = nullptr;

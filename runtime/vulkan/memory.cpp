@@ -258,7 +258,7 @@ void Buffer::upload(uint64_t offset, const void *data, uint64_t bytes, const vka
     if (bytes != 0) {
         const std::shared_ptr<Buffer> staging = context_.staging().take(bytes, VKATTN_MEMORY_UPLOAD);
         std::memcpy(staging->mapped(), data, bytes);
-        work.kept.push_back(staging);
+        work.kept = {staging, context_.keep_buffer(buffer_)};
         work.record = copying(context_.vk(), staging->handle(), buffer_, {0, offset, bytes});
     }
     context_.submissions().submit(Submissions::Lane::kTransfer, std::move(work), sync);
@@ -268,7 +268,7 @@ void Buffer::download(uint64_t offset, void *data, uint64_t bytes, const vkattn_
     Submissions::Work work;
     if (bytes != 0) {
         const std::shared_ptr<Buffer> staging = context_.staging().take(bytes, VKATTN_MEMORY_READBACK);
-        work.kept.push_back(staging);
+        work.kept = {staging, context_.keep_buffer(buffer_)};
         work.record = copying(context_.vk(), buffer_, staging->handle(), {offset, 0, bytes});
         work.done = [staging = staging.get(), data, bytes] { std::memcpy(data, staging->mapped(), bytes); };
     }

@@ -531,18 +531,19 @@ TEST_CASE_FIXTURE(DeviceTest, "a region says its bytes: exact ones serve, smalle
             plan.run(bindings);
         } catch (const vkattn::Error &error) {
             CHECK(error.result() == VKATTN_ERROR_INVALID_ARGUMENT);
+            CHECK(vkattn_last_failure()->entry == which);
             return std::string(error.what());
         }
         return std::string("no error");
     };
     CHECK(refused(0, [](vkattn_binding &query) { query.region.bytes -= 1; }) ==
-          "bindings: role query has a region of 95 bytes, expected at least 96");
+          "bindings[0]: role query has a region of 95 bytes, expected at least 96");
     CHECK(refused(3, [](vkattn_binding &output) { output.region.bytes = 0; }) ==
-          "bindings: role output has a region of 0 bytes, expected at least 96");
+          "bindings[3]: role output has a region of 0 bytes, expected at least 96");
     CHECK(refused(2, [](vkattn_binding &value) { value.region.bytes -= 4; }) ==
-          "bindings: role value has a region of 156 bytes, expected at least 160");
+          "bindings[2]: role value has a region of 156 bytes, expected at least 160");
     CHECK(refused(2, [](vkattn_binding &value) { value.region.offset += 16; }) ==
-          "bindings: role value has offset 32 and bytes 160, expected a region within the buffer's 176 bytes");
+          "bindings[2]: role value has offset 32 and bytes 160, expected a region within the buffer's 176 bytes");
     CHECK(refused(2, [](vkattn_binding &value) {
               value.region.bytes = UINT64_MAX - 8;
           }).find("role value has offset 16") != std::string::npos);
@@ -550,7 +551,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a region says its bytes: exact ones serve, smalle
               value.region.offset = 1 << 20;
           }).find("role value has offset 1048576") != std::string::npos);
     CHECK(refused(2, [](vkattn_binding &value) { value.region.offset = 32, value.region.bytes = 144; }) ==
-          "bindings: role value has a region of 144 bytes, expected at least 160");
+          "bindings[2]: role value has a region of 144 bytes, expected at least 160");
     CHECK(refused(4, [](vkattn_binding &room) { room.region.bytes -= 1; }).find("role workspace has a region of ") !=
           std::string::npos);
 }

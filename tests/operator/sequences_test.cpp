@@ -126,25 +126,40 @@ TEST_CASE_FIXTURE(DeviceTest, "a prompt among single tokens takes states for the
     CHECK(bounded.context().attention_plan(desc).requirements().workspace_bytes == kRows * 32 * (4 + 64) * 4);
 }
 
-// Where a device wants more workgroups than the batch has tiles: those of few queries with their keys in parts.
+// Sequences of one query and of a few apart from the rest, on a device that wants more workgroups than the batch has tiles, and on one
+// that wants fewer, where they have their keys in parts, too.
 TEST_CASE_FIXTURE(DeviceTest, "prefills and decodes are attended side by side") {
     const LimitedDevice wide("parallel_workgroups=256,scalar_address_loads=0");
+    const LimitedDevice narrow("parallel_workgroups=2,scalar_address_loads=0");
     std::mt19937 random(62);
+    std::size_t turn = 0;
     for (const Keys keys : {Keys::kPacked, Keys::kPaged, Keys::kDense})
-        for (const std::uint32_t flags : {VKATTN_MASK_NONE, VKATTN_MASK_CAUSAL}) {
-            SequencesCase c{.lengths = {{1, 1900}, {40, 700}, {8, 600}, {0, 90}, {9, 1030}, {1, 0}, {3, 3}}};
+        for (const std::uint32_t flags : {VKATTN_MASK_NONE, VKATTN_MASK_CAUSAL, VKATTN_MASK_WINDOW}) {
+            static constexpr vkattn_type kTypes[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16,
+                                                     VKATTN_TYPE_Q8_0};
+            const LimitedDevice &device = turn % 2 == 0 ? wide : narrow;
+            SequencesCase c{
+                .lengths = {
+                    {1, 1900}, {40, 700}, {2, 77}, {8, 600}, {0, 90}, {9, 1030}, {1, 0}, {3, 3}, {1, 1}, {7, 5}}};
             c.keys = keys;
+            c.query_heads = turn % 3 == 0 ? 6 : 4;
+            c.key_type = kTypes[turn++ % std::size(kTypes)];
+            c.value_type = c.key_type == VKATTN_TYPE_Q8_0 ? VKATTN_TYPE_Q4_0 : c.key_type;
+            c.query_type = is_quantised(c.key_type) ? VKATTN_TYPE_F16 : c.key_type;
             c.mask_flags = flags;
+            c.window_left = 90;
+            c.window_right = 3;
             c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
             std::vector<Sequence> sequences = make_sequences(c, random);
             SequencesBatch batch = make_batch(c, sequences, random);
             CAPTURE(static_cast<int>(keys));
-            const vkattn::Plan plan = wide.context().attention_plan(describe(c, batch, VKATTN_KERNEL_AUTO));
+            const vkattn::Plan plan = device.context().attention_plan(describe(c, batch, VKATTN_KERNEL_AUTO));
             const std::string reason = plan.report().reason;
             INFO(reason);
-            CHECK(reason.find("sequences of at most 8 queries by decode, their keys in ") != std::string::npos);
+            CHECK(reason.find("; sequences of 1 query by ") != std::string::npos);
+            CHECK(reason.find("; sequences of 2 to 8 queries by ") != std::string::npos);
             const ExpectedSequences expected = expect(c, sequences, batch);
-            const std::string complaints = try_batch(c, batch, expected, VKATTN_KERNEL_AUTO, wide.device());
+            const std::string complaints = try_batch(c, batch, expected, VKATTN_KERNEL_AUTO, device.device());
             CHECK_MESSAGE(complaints.empty(), complaints);
         }
 }
