@@ -130,7 +130,7 @@ TEST_CASE_FIXTURE(DeviceTest, "too little room and missing data are named") {
     const vkattn::Context context = context_with({}, none, "");
     std::uint64_t bytes = 3;
     std::uint8_t room[3];
-    CHECK(vkattn_context_save(context.get(), room, &bytes) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_context_save(context.get(), room, &bytes) == VKATTN_ERROR_NO_ROOM);
     CHECK(std::string(vkattn_last_error()).find("bytes: 3, expected at least") == 0);
     vkattn_context_info info{};
     info.saved_bytes = 5;

@@ -72,7 +72,7 @@ TEST_SUITE("shaders") {
         if (skips_shaders()) return;
         const vkattn::Context context(capturing(VKATTN_SHADER_CAPTURE_TEXTS));
         const vkattn::Plan plan = long_decode(context);
-        const std::span<const vkattn_shader> shaders = plan.shaders();
+        const vkattn::List<vkattn_shader> shaders = plan.shaders();
         REQUIRE(!shaders.empty());
         std::uint32_t dispatches = 0;
         for (const vkattn_shader &shader : shaders) {
@@ -88,7 +88,7 @@ TEST_SUITE("shaders") {
             for (std::uint32_t i = 0; i < shader.text_count; ++i) CHECK(std::strlen(shader.texts[i].text) > 0);
         }
         CHECK(dispatches == plan.report().dispatches);
-        CHECK(plan.shaders().data() == shaders.data()); // asked once
+        CHECK(&plan.shaders().front() == &shaders.front()); // asked once
     }
 
     TEST_CASE_FIXTURE(DeviceTest, "statistics alone come without texts") {

@@ -420,24 +420,25 @@ TEST_CASE_FIXTURE(DeviceTest, "a buffer of vkattn's own that is too small for a 
     config.num_heads = 2;
     constexpr std::uint64_t kBytes = 32 * 32 * sizeof(float);
     const vkattn::Buffer small = context.buffer(16), enough = context.buffer(kBytes + 16);
-    const auto error_of = [&](const vkattn::Buffer &buffer, std::uint64_t offset) {
+    const auto error_of = [&](const vkattn_region &region) {
         std::vector<vkattn_weight> weights;
         for (const char *name : {"q_proj.weight", "k_proj.weight", "v_proj.weight", "out_proj.weight"}) {
             const vkattn_tensor matrix = vkattn::tensor(VKATTN_TYPE_F32, {32, 32});
-            weights.push_back(vkattn::weight(name, matrix, buffer.region(offset)));
+            weights.push_back(vkattn::weight(name, matrix, region));
         }
         vkattn_layer layer = nullptr;
         const vkattn_result result = vkattn_layer_create(context.get(), &config, weights.data(), 4, &layer);
         vkattn_layer_destroy(layer);
         return result == VKATTN_SUCCESS ? "" : std::string(vkattn_last_error());
     };
-    CHECK(error_of(enough, 0).empty());
-    CHECK(error_of(enough, 16).empty());
-    CHECK(error_of(small, 0).starts_with(
-        "weights: q_proj.weight has a buffer of 16 bytes and buffer_offset 0, expected 4096 "
-        "bytes from there on; k_proj.weight"));
-    CHECK(error_of(enough, 32).find("expected 4096 bytes from there on") != std::string::npos);
-    CHECK(error_of(enough, kBytes * 2).find("expected 4096 bytes from there on") != std::string::npos);
+    CHECK(error_of(enough.region()).empty());
+    CHECK(error_of(enough.region(16)).empty());
+    CHECK(error_of(small.region())
+              .starts_with("weights: q_proj.weight has a region of 16 bytes from 0 on, expected 4096 "
+                           "bytes within its buffer; k_proj.weight"));
+    CHECK(error_of(enough.region(32)).find("a region of 4080 bytes from 32 on, expected 4096") != std::string::npos);
+    CHECK(error_of(enough.region(kBytes * 2)).find("a region of 0 bytes from 8192 on") != std::string::npos);
+    CHECK(error_of({enough.vulkan(), 32, kBytes}).find("a region of 4096 bytes from 32 on") != std::string::npos);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "missing, unknown and misshapen weights are named in one message") {

@@ -169,14 +169,14 @@ TEST_CASE_FIXTURE(DeviceTest, "a layer normalises its input as a norm before it 
     CHECK(served >= 6);
     const HostTensor input(VKATTN_TYPE_F32, {1, 2, 48}), weight(VKATTN_TYPE_F32, {47});
     const vkattn::Layer layer = make_layer(mla_case(VKATTN_MLA_ABSORB, 0, false));
-    check_refused([&] { (void)prefill(layer, input, weight); }, "norm weight: shape [47], expected [48] contiguous");
+    check_refused([&] { (void)prefill(layer, input, weight); }, "norm_weight: shape [47], expected [48] contiguous");
     for (const LayerCase &c : cached_layers(true))
         if (c.config.kind == VKATTN_LAYER_COMPRESSED_KV)
             check_refused(
                 [&] {
                     (void)prefill(make_layer(c), HostTensor(VKATTN_TYPE_F32, {1, 2, c.config.embed_dim}), weight);
                 },
-                "norm: given, expected none but for MHA and MLA");
+                "norm_weight: given, expected none but for MHA and MLA");
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "few tokens without a cache equal the first of many") {

@@ -673,7 +673,7 @@ TEST_CASE_FIXTURE(DeviceTest, "argmax gives the lowest of equal places, in every
                 if (with_values) desc.values = values.view();
                 std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &input, Access::kRead},
                                                {VKATTN_ROLE_TOKENS, &tokens, Access::kWrite}};
-                if (with_values) regions.push_back({VKATTN_ROLE_OUTPUT, &values, Access::kWrite});
+                if (with_values) regions.push_back({VKATTN_ROLE_VALUES, &values, Access::kWrite});
                 test_device().run(test_device().context().argmax_plan(desc), regions);
                 desc.values = {};
                 for (std::uint64_t row = 0; row < 6; ++row) {

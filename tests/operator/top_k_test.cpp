@@ -33,7 +33,7 @@ void check_top_k(HostTensor &input, vkattn_type values_type, std::uint64_t k, bo
     desc.indices = indices.view();
     std::vector<Region> regions = {{VKATTN_ROLE_INPUT, &input, Access::kRead},
                                    {VKATTN_ROLE_INDICES, &indices, Access::kWrite}};
-    if (!indices_alone) regions.push_back({VKATTN_ROLE_OUTPUT, &values, Access::kWrite});
+    if (!indices_alone) regions.push_back({VKATTN_ROLE_VALUES, &values, Access::kWrite});
     test_device().run(test_device().context().top_k_plan(desc), regions);
     const std::vector<float> numbers = input.floats();
     for (std::uint64_t row = 0; row < shape[0] * shape[1]; ++row) {

@@ -42,7 +42,7 @@ std::vector<PlannedProblem> problems_of(const CommonOptions &common, const Shade
 struct ReportedPlan {
     std::string problem;
     Plan plan;
-    std::span<const vkattn_shader> shaders;
+    List<vkattn_shader> shaders;
 };
 
 OrderedJson json_of(const ReportedPlan &reported, const vkattn_device_facts &facts) {
@@ -125,8 +125,8 @@ int shaders_command(const CommonOptions &common, const ShadersOptions &options, 
         try {
             const Waiting waiting("compiling " + problem.text);
             Plan plan = problem.plan(context);
-            const std::span<const vkattn_shader> shaders = plan.shaders();
-            const ReportedPlan reported{problem.text, std::move(plan), shaders};
+            List<vkattn_shader> shaders = plan.shaders();
+            const ReportedPlan reported{problem.text, std::move(plan), std::move(shaders)};
             if (options.json)
                 all.push_back(json_of(reported, facts));
             else if (options.csv)
