@@ -233,12 +233,13 @@ void fill_inputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
     add_present(builder, "present_value", VKATTN_ROLE_VALUE, value);
 }
 
-std::uint32_t find_past_len(const ProblemBuilder &builder) {
+// Left out without a past: then causal_alignment counts.
+vkattn_optional_uint find_past_len(const ProblemBuilder &builder) {
     const HostTensor *past_key = builder.input().find("past_key");
     const HostTensor *past_value = builder.input().find("past_value");
     if ((past_key == nullptr) != (past_value == nullptr))
         builder.fail("has one of past_key and past_value, expected both or neither");
-    if (past_key == nullptr) return 0;
+    if (past_key == nullptr) return {};
     if (past_key->shape[2] != past_value->shape[2])
         builder.fail("tensor 'past_value' is " + shape_text(past_value->shape) + ", expected the past length of " +
                      "past_key, " + std::to_string(past_key->shape[2]));

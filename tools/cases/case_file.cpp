@@ -191,7 +191,7 @@ void read_linear_attention(ConfigReader &config, CaseFile &read) {
     LinearAttentionConfig &linear = read.linear_attention;
     config.check_present("rule");
     config.read_choice("rule", {{"delta", VKATTN_RULE_DELTA}, {"decay", VKATTN_RULE_DECAY}}, linear.rule);
-    config.read("scale", linear.scale);
+    if (config.has("scale")) config.read("scale", linear.scale.emplace());
     config.read_flag("qk_l2norm", linear.qk_l2norm);
 }
 

@@ -66,7 +66,7 @@ struct LinearConfig {
 // The configuration of op "linear_attention".
 struct LinearAttentionConfig {
     vkattn_linear_attention_rule rule = VKATTN_RULE_DELTA;
-    float scale = 0.0F; // 0: the library's
+    std::optional<float> scale;
     std::uint32_t qk_l2norm = 0;
 };
 

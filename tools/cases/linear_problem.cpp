@@ -95,7 +95,7 @@ Problem make_linear_attention_problem(const CaseFile &input, std::span<const std
     const HostTensor &q = *input.find("q"), &v = *input.find("v");
     desc.states = add_states(builder, desc.cu_seqlens_q, q.shape[0], {v.shape[1], q.shape[3], v.shape[3]});
     desc.rule = config.rule;
-    desc.scale = config.scale;
+    if (config.scale) desc.scale = *config.scale;
     desc.qk_l2norm = config.qk_l2norm;
     desc.output =
         builder.add_output("output", VKATTN_ROLE_OUTPUT, q.dtype, {q.shape[0], v.shape[1], q.shape[2], v.shape[3]});
