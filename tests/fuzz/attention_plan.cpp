@@ -265,7 +265,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
         AttentionProblem problem = with_memory(given);
         problem.tile = some_tile(data);
         std::vector<AttentionProblem> parts = split_to_bind(problem, caps);
-        if (const std::optional<AttentionProblem> decodes = decodes_of(problem)) parts.push_back(*decodes);
+        for (const AttentionProblem &decodes : decodes_of(problem)) parts.push_back(decodes);
         for (const AttentionProblem &part : parts) {
             const AttentionChoice choice = choose_attention(part, caps);
             if (!can_be_bound(part, choice, caps)) return 0; // which binding says

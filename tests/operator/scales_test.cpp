@@ -452,12 +452,12 @@ TEST_CASE_FIXTURE(DeviceTest, "scales that cannot be are named") {
         CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, info).find(expected) != std::string::npos);
     };
     constexpr vkattn_scaling kNone = VKATTN_SCALING_NONE, kHead = VKATTN_SCALING_HEAD;
-    scaling_refused(scaling(VKATTN_SCALING_TENSOR, kNone), "key_scale_count: 0, expected 1");
+    scaling_refused(scaling(VKATTN_SCALING_TENSOR, kNone), "key_scales: 0 numbers, expected 1");
     scaling_refused(scaling(kNone, kHead, {}, wrong), "value_scales: -1, expected finite numbers above 0");
-    scaling_refused(scaling(kNone, kHead, {}, std::span(wrong).first(1)), "value_scale_count: 1, expected 2");
+    scaling_refused(scaling(kNone, kHead, {}, std::span(wrong).first(1)), "value_scales: 1 numbers, expected 2");
     vkattn_cache_info without = scaling(VKATTN_SCALING_TENSOR, kNone);
     without.key_scale_count = 1;
-    scaling_refused(without, "key_scales: NULL, expected 1 numbers");
+    scaling_refused(without, "key_scales: 0 numbers, expected 1");
     scaling_refused(scaling(static_cast<vkattn_scaling>(4), kNone), "key_scaling: 4, expected a vkattn_scaling");
     CHECK(scaling_message(VKATTN_TYPE_F8_E4M3, kOfRows, true).find("value_scaling: given, expected none") !=
           std::string::npos);
