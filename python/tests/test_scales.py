@@ -83,7 +83,7 @@ def test_wrong_scales_are_named():
     with pytest.raises(ValueError, match="key_scales: 'column', expected None, 'row', a number or one for each head"):
         layer.cache(8, key_type="f8_e4m3", key_scales="column")
     for given in ([1.0, 2.0, 3.0], numpy.ones(4, "f4"), []):
-        with pytest.raises(ValueError, match=f"key_scale_count: {len(given)}, expected 1"):
+        with pytest.raises(ValueError, match=f"key_scales: {len(given)} numbers, expected 1"):
             layer.cache(8, key_type="f8_e4m3", key_scales=given)
     with pytest.raises(vkattn.InvalidArgumentError, match="value_scales: -1, expected finite numbers above 0"):
         layer.cache(8, key_type="f8_e4m3", value_scales=-1.0)
