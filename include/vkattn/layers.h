@@ -93,7 +93,7 @@ typedef struct vkattn_rope_scaling {
  *
  * index_n_heads            at least 1
  * index_head_dim           from qk_rope_head_dim to 576
- * index_topk               1 to 2048; 0: no indexer
+ * index_topk               1 to 2048; 0: no indexer, and the other three are 0
  * index_rope_interleaved   as rope_interleaved, of the indexer: 0 in DeepSeek-V3.2, 1 in GLM-5 */
 typedef struct vkattn_layer_config {
     VKATTN_STRUCT_SIZE(vkattn_layer_config);
