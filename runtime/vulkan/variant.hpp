@@ -94,6 +94,8 @@ class Variants {
 } // namespace vkattn
 
 struct vkattn_variant_opaque {
+    vkattn_variant_opaque(std::shared_ptr<const void> made_in, const void *its, std::shared_ptr<vkattn::Variant> named)
+        : context(std::move(made_in)), owner(its), variant(std::move(named)) {}
     std::shared_ptr<const void> context; // keeps it
     const void *owner;                   // the Context
     std::shared_ptr<vkattn::Variant> variant;

@@ -15,28 +15,44 @@ layout(set = 0, binding = BINDING_CAPTURED_3, std430) readonly buffer Captured3B
 
 uint captured_format(uint tensor) { return bitfieldExtract(CAPTURED_FORMATS, int(tensor % CAPTURED_TENSORS) * 8, 8); }
 
-// An element of a captured tensor; 0 outside it.
-uint captured_bits(uint tensor, uint element) {
-    if (tensor >= CAPTURED_TENSORS || element >= parameters.captured_elements[tensor]) return 0;
-    uint base = tensor == 0 ? base_bytes(BINDING_CAPTURED_0) : base_bytes(BINDING_CAPTURED_3);
-    if (tensor == 1) base = base_bytes(BINDING_CAPTURED_1);
-    if (tensor == 2) base = base_bytes(BINDING_CAPTURED_2);
-    bool in_halves = captured_format(tensor) == FORMAT_F16 || captured_format(tensor) == FORMAT_BF16;
-    uint half_word = base / 2 + element, word = in_halves ? half_word / 2 : base / 4 + element, bits;
-    if (tensor == 0) bits = captured_0_words[word];
-    if (tensor == 1) bits = captured_1_words[word];
-    if (tensor == 2) bits = captured_2_words[word];
-    if (tensor == 3) bits = captured_3_words[word];
-    return in_halves ? bitfieldExtract(bits, int(half_word % 2) * 16, 16) : bits;
+bool is_captured(uint tensor, uint element) {
+    return tensor < CAPTURED_TENSORS && element < parameters.captured_elements[tensor];
+}
+
+// Of a captured tensor's buffer.
+uint captured_buffer(uint tensor, uint word) {
+    if (tensor == 0) return captured_0_words[word];
+    if (tensor == 1) return captured_1_words[word];
+    if (tensor == 2) return captured_2_words[word];
+    return captured_3_words[word];
+}
+
+// Where the tensor begins there, in bytes.
+uint captured_base(uint tensor) {
+    if (tensor == 0) return base_bytes(BINDING_CAPTURED_0);
+    if (tensor == 1) return base_bytes(BINDING_CAPTURED_1);
+    if (tensor == 2) return base_bytes(BINDING_CAPTURED_2);
+    return base_bytes(BINDING_CAPTURED_3);
+}
+
+// An element; 0 outside the tensor.
+uint captured_word(uint tensor, uint element) {
+    return is_captured(tensor, element) ? captured_buffer(tensor, captured_base(tensor) / 4 + element) : 0u;
+}
+
+uint captured_half(uint tensor, uint element) {
+    if (!is_captured(tensor, element)) return 0;
+    uint half_word = captured_base(tensor) / 2 + element;
+    return bitfieldExtract(captured_buffer(tensor, half_word / 2), int(half_word % 2) * 16, 16);
 }
 
 float captured_f32(uint tensor, uint element) {
-    uint bits = captured_bits(tensor, element);
-    if (captured_format(tensor) == FORMAT_F16) return f16_value(bits);
-    return uintBitsToFloat(captured_format(tensor) == FORMAT_BF16 ? bits << 16 : bits);
+    if (captured_format(tensor) == FORMAT_F16) return f16_value(captured_half(tensor, element));
+    if (captured_format(tensor) == FORMAT_BF16) return uintBitsToFloat(captured_half(tensor, element) << 16);
+    return uintBitsToFloat(captured_word(tensor, element));
 }
 
-int captured_i32(uint tensor, uint element) { return int(captured_bits(tensor, element)); }
+int captured_i32(uint tensor, uint element) { return int(captured_word(tensor, element)); }
 float captured_number(uint number) { return number < 4 ? parameters.captured_numbers[number] : 0.0; }
 
 #include "variant_functions.glsl"
