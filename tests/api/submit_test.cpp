@@ -134,7 +134,7 @@ TEST_CASE_FIXTURE(DeviceTest,
     CHECK(work.is_right());
 }
 
-TEST_CASE_FIXTURE(DeviceTest, "a wait that is over before the device is done says so, and loses nothing") {
+TEST_CASE_FIXTURE(DeviceTest, "a wait that is over while the queue waits for the host says so, and loses nothing") {
     const Application app({.timelines = true});
     const Semaphore gate(app.device, VK_SEMAPHORE_TYPE_TIMELINE);
     const vkattn::Context context(app.context_info());
