@@ -144,8 +144,6 @@ struct AttentionParameters {
     uint q_len;
     uint kv_len;
     uint mask_len;
-    uint mask_entries; /* read with MORE_FEATURE_MASK_IN_TURN */
-    uint mask_heads;
     uint kv_heads;
     uint q_total;     /* rows of packed queries */
     uint kv_total;    /* rows of packed keys */
@@ -171,6 +169,8 @@ struct AttentionParameters {
     uint tiles_of_dispatch; /* of them, where dispatches share the grid: row_tiles is a multiple of it */
     uint forced_first;      /* index: blocks that are listed whatever their scores */
     uint forced_last;
+    uint mask_entries; /* read with MORE_FEATURE_MASK_IN_TURN */
+    uint mask_heads;
 #ifdef HAS_CAPTURED_TENSORS
     uvec4 captured_elements; /* of each captured tensor */
     vec4 captured_numbers;
