@@ -158,15 +158,20 @@ std::string key_of(vkattn_attention_desc desc) {
     return key.append(reinterpret_cast<const char *>(&variant), sizeof variant);
 }
 
+template <class Desc, class Build>
+std::unique_ptr<const Plan> built(Context &context, const Desc &desc, Build &&build) {
+    PlanBuilder builder(context);
+    build(builder, desc);
+    return builder.build();
+}
+
 // Creates the plan that build(PlanBuilder &, const Desc &) makes of a description.
 template <class Desc, class Build>
 vkattn_result create_plan(vkattn_context context, const Desc *desc, vkattn_plan *plan, Build &&build) {
     return create(plan, "plan", [&] {
         require_given(context, "context");
-        const Desc given = sized(desc, "desc");
-        PlanBuilder builder(context->context);
-        build(builder, given);
-        return std::make_unique<vkattn_plan_opaque>(context->state, builder.build());
+        return std::make_unique<vkattn_plan_opaque>(context->state,
+                                                    built(context->context, sized(desc, "desc"), build));
     });
 }
 
@@ -177,20 +182,13 @@ vkattn_result share_plan(vkattn_context context, const char *operation, const De
     if (context == nullptr || !context->state->plans.keeps_any()) return create_plan(context, desc, plan, build);
     return create(plan, "plan", [&] {
         const Desc given = sized(desc, "desc");
-        SharedPlans &plans = context->state->plans;
-        const std::string key = operation + key_of(given);
-        std::shared_ptr<const Plan> shared = plans.find(key);
-        if (shared == nullptr) {
-            PlanBuilder builder(context->context);
-            build(builder, given);
-            shared = builder.build();
-            plans.add(key, shared);
-        }
-        return std::make_unique<vkattn_plan_opaque>(context->state, std::move(shared));
+        const auto make = [&] { return built(context->context, given, build); };
+        return std::make_unique<vkattn_plan_opaque>(context->state,
+                                                    context->state->plans.get(operation + key_of(given), make));
     });
 }
 
-// Lists what find() finds, where a list is wanted.
+// Lists what find() finds.
 template <class Find>
 vkattn_result list(vkattn_list *out, const char *name, Find &&find) {
     return create(out, name, [&] { return std::make_unique<ListOf<typename decltype(find())::value_type>>(find()); });

@@ -31,7 +31,7 @@ struct MovedRows {
     RmsNorm norm{};            // of their first elements, first
     Rotation rotation{};       // after that, by each row's position in the target
     uint32_t rotated_from = 0; // of the elements that have frequencies, the first
-    uint32_t hadamard = 0;     // elements of the blocks that are mixed after that, see vkattn_kv_rotation; 0, 1: none
+    uint32_t hadamard = 0;     // elements of the blocks that are mixed after that, see vkattn_rotation; 0, 1: none
     float mixed_factor = 1;    // of mixed rows
     // F32 [B|1,H|1,L|1,1] each, as key_scales of vkattn_attention_desc
     View source_scales{}, target_scales{};

@@ -6,7 +6,7 @@
 
 namespace vkattn {
 
-// The scales of a part of a cache; specified in vkattn/layers.h at vkattn_cache_scales.
+// The scales of a part of a cache; specified in vkattn/layers.h at vkattn_cache_info.
 struct PartScales {
     vkattn_scaling scaling = VKATTN_SCALING_NONE;
     std::vector<float> numbers{}; // of TENSOR and HEAD

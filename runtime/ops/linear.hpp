@@ -69,7 +69,7 @@ void add_linear(PlanBuilder &builder, const ProductInput &input, const View &wei
 void add_latent_up_projection(PlanBuilder &builder, const View &input, const View &weight, const View &bias,
                               const View &output);
 
-// The norm that an extension in a chain asks for, of tokens with so many features; none where there is none. Fails with
+// The norm of tokens with so many features on their way into a product; none where weight is absent. Fails with
 // VKATTN_ERROR_INVALID_ARGUMENT where it is wrong.
 RmsNorm checked_input_norm(const vkattn_tensor &weight, vkattn_optional_float epsilon, uint64_t features);
 

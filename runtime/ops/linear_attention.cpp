@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 namespace vkattn {
 namespace {
@@ -277,23 +278,25 @@ bool is_chunked(const LinearAttention &problem, const DeviceCaps &caps, vkattn_l
     return longest > (is_cpu && !ends ? kMostOfCpu : kMostRecurrentTokens);
 }
 
+std::span<const Shader *const> shaders_of(bool chunked) {
+    static constexpr const Shader *kOfChunks[] = {&shaders::linear_attention_chunks, &shaders::linear_attention_states};
+    static constexpr const Shader *kOfTokensInTurn[] = {&shaders::linear_attention_recurrent};
+    return chunked ? std::span<const Shader *const>(kOfChunks) : std::span<const Shader *const>(kOfTokensInTurn);
+}
+
 // The other form takes the place of one that the self-test has found wrong, where the caller leaves it the choice.
 bool judged_form(const PlanBuilder &builder, const LinearAttention &problem, vkattn_linear_attention_form form) {
     const bool chunked = is_chunked(problem, builder.context().caps(), form);
     require(!chunked || !problem.sequences.keeps_tokens,
             "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
     const auto are_right = [&](bool of_chunks) {
-        return of_chunks ? is_right(builder, shaders::linear_attention_chunks) &&
-                               is_right(builder, shaders::linear_attention_states)
-                         : is_right(builder, shaders::linear_attention_recurrent);
+        return std::ranges::all_of(shaders_of(of_chunks), [&](const Shader *each) { return is_right(builder, *each); });
     };
     if (are_right(chunked)) return chunked;
     const bool may_change =
         form == VKATTN_FORM_AUTO && problem.sequences.longest != 0 && !(problem.sequences.keeps_tokens && !chunked);
     if (may_change && are_right(!chunked)) return !chunked;
-    for (const Shader *shader : {&shaders::linear_attention_chunks, &shaders::linear_attention_states})
-        if (chunked) require_right(builder, *shader);
-    if (!chunked) require_right(builder, shaders::linear_attention_recurrent);
+    for (const Shader *each : shaders_of(chunked)) require_right(builder, *each); // one of them is not, and says why
     return chunked;
 }
 

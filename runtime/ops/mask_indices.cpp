@@ -18,8 +18,7 @@ VKATTN_OPERATOR(MaskIndices, MASK_INDICES_TENSORS)
 // With a stride of 0 where it is the same for all.
 vkattn_tensor checked_mask(const vkattn_tensor &given, const vkattn_tensor &lists) {
     vkattn_tensor mask = checked_rank(given, "attn_mask", 4);
-    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16,
-            "attn_mask: type ", type_name(mask.type), ", expected BOOL, F32 or F16");
+    require_mask(mask, "attn_mask");
     require(mask.shape[3] >= 1, "attn_mask: shape ", shape_text(mask), ", expected at least one key");
     require(mask.shape[3] == 1 || mask.strides[3] == 1, "attn_mask: last stride ", mask.strides[3], ", expected 1");
     for (uint32_t dim = 0; dim < 3; ++dim) {

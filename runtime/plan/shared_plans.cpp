@@ -2,6 +2,14 @@
 
 namespace vkattn {
 
+std::shared_ptr<const Plan> SharedPlans::get(const std::string &key,
+                                             const std::function<std::unique_ptr<const Plan>()> &make) {
+    if (std::shared_ptr<const Plan> known = find(key)) return known;
+    std::shared_ptr<const Plan> made = make(); // others may make it meanwhile
+    add(key, made);
+    return made;
+}
+
 std::shared_ptr<const Plan> SharedPlans::find(const std::string &key) {
     const std::lock_guard lock(mutex_);
     const auto found = by_key_.find(key);
@@ -13,7 +21,7 @@ std::shared_ptr<const Plan> SharedPlans::find(const std::string &key) {
 void SharedPlans::add(const std::string &key, std::shared_ptr<const Plan> plan) {
     std::shared_ptr<const Plan> last; // destroyed without the lock
     const std::lock_guard lock(mutex_);
-    if (by_key_.contains(key)) return; // by another thread, meanwhile
+    if (by_key_.contains(key)) return;
     used_.emplace_front(key, std::move(plan));
     by_key_[key] = used_.begin();
     if (used_.size() <= most_) return;

@@ -2,6 +2,7 @@
 
 #include "runtime/plan/plan.hpp"
 
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -17,13 +18,15 @@ class SharedPlans {
     explicit SharedPlans(size_t most) : most_(most) {}
 
     bool keeps_any() const { return most_ > 0; }
-    // The plan of that key, or NULL.
-    std::shared_ptr<const Plan> find(const std::string &key);
-    // Keeps a plan, and lets go of the one that was not used for longest where there are too many.
-    void add(const std::string &key, std::shared_ptr<const Plan> plan);
+    // The plan of that key, or the one that make() makes, which is kept: where they are too many, the one that was not used for
+    // longest goes.
+    std::shared_ptr<const Plan> get(const std::string &key, const std::function<std::unique_ptr<const Plan>()> &make);
     void clear();
 
   private:
+    std::shared_ptr<const Plan> find(const std::string &key);
+    void add(const std::string &key, std::shared_ptr<const Plan> plan);
+
     using Used = std::list<std::pair<std::string, std::shared_ptr<const Plan>>>; // the last one first
 
     const size_t most_;

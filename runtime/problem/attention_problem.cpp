@@ -98,8 +98,7 @@ vkattn_tensor four_dimensional(const vkattn_tensor &mask, const char *name, cons
 
 vkattn_tensor checked_mask(const vkattn_tensor &given, const AttentionTensor &tensor, AttentionProblem &problem) {
     const vkattn_tensor mask = normalised(given, tensor.name);
-    require(mask.type == VKATTN_TYPE_BOOL || mask.type == VKATTN_TYPE_F32 || mask.type == VKATTN_TYPE_F16, tensor.name,
-            ": type ", type_name(mask.type), ", expected BOOL, F32 or F16");
+    require_mask(mask, tensor.name);
     uint64_t limits[4] = {problem.batch, problem.query_heads, problem.q_len, problem.kv_len};
     for (uint32_t dim = 0; dim + 2 < mask.rank; ++dim) { // batch, and heads of rank 4
         const uint64_t size = mask.shape[dim];

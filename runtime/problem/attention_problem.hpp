@@ -52,7 +52,7 @@ struct AttentionProblem {
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_variant variant; // nullptr: none
     std::array<float, VKATTN_CAPTURED_NUMBERS> captured_numbers;
-    // of the blocks of K's and V's rows that are stored rotated, see vkattn_kv_rotation; 0: none is
+    // of the blocks of K's and V's rows that are stored rotated, see vkattn_rotation; 0: none is
     uint32_t key_hadamard, value_hadamard;
     vkattn_kernel kernel;
     vkattn_type

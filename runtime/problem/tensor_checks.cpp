@@ -44,6 +44,11 @@ void require_key_value(const vkattn_tensor &tensor, const char *name) { require_
 void require_cached(const vkattn_tensor &tensor, const char *name) { require_type(tensor, name, is_cached); }
 void require_weight(const vkattn_tensor &tensor, const char *name) { require_type(tensor, name, is_weight); }
 
+void require_mask(const vkattn_tensor &tensor, const char *name) {
+    require(tensor.type == VKATTN_TYPE_BOOL || tensor.type == VKATTN_TYPE_F32 || tensor.type == VKATTN_TYPE_F16, name,
+            ": type ", type_name(tensor.type), ", expected BOOL, F32 or F16");
+}
+
 void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected) {
     const bool same =
         tensor.rank == expected.rank && std::equal(tensor.shape, tensor.shape + tensor.rank, expected.shape);

@@ -22,6 +22,7 @@ void require_float(const vkattn_tensor &tensor, const char *name);
 void require_key_value(const vkattn_tensor &tensor, const char *name);
 void require_cached(const vkattn_tensor &tensor, const char *name);
 void require_weight(const vkattn_tensor &tensor, const char *name);
+void require_mask(const vkattn_tensor &tensor, const char *name); // boolean, or added to scores
 
 void require_shape(const vkattn_tensor &tensor, const char *name, const vkattn_tensor &expected);
 void require_no_overlap(const vkattn_tensor &tensor, const char *name); // of its elements

@@ -2,7 +2,7 @@
  * them with follow from it.
  *
  * X(binding, name, NAME, feature, Layout, type, Trial)
- *   name     member of GivenAttention, a vkattn_attention_desc with its extensions; its role is VKATTN_ROLE_NAME
+ *   name     member of vkattn_attention_desc; its role is VKATTN_ROLE_NAME
  *   feature  bit of features that says it is present; NO_FEATURE: another constant does, or it always is
  *   Layout   what its dimensions are: TensorLayout in runtime/problem/attention_tensors.hpp
  *   type     VKATTN_TYPE_*; NONE: one of several
