@@ -102,7 +102,7 @@ struct vkattn_layer_opaque {
 struct vkattn_cache_opaque {
     vkattn_cache_opaque(std::shared_ptr<ContextState> in, const CacheSizes &sizes)
         : context(std::move(in)), shared(std::make_shared<Cache>(context->context, sizes)) {
-        for (const VkBuffer part : cache.buffers()) context->context.share_buffer(part, shared);
+        for (const Buffer *part : cache.buffers()) context->context.share_buffer(part->handle(), shared);
     }
     std::shared_ptr<ContextState> context;
     std::shared_ptr<Cache> shared;

@@ -145,15 +145,14 @@ Cache::Cache(Context &context, const CacheSizes &sizes) : context_(context), siz
 
 uint64_t Cache::bytes() const {
     uint64_t total = 0;
-    for (const auto *buffer : {&keys_, &values_, &key_scales_, &value_scales_, &lengths_, &table_})
-        if (*buffer != nullptr) total += (*buffer)->bytes();
+    for (const Buffer *buffer : buffers()) total += buffer->bytes();
     return total;
 }
 
-std::vector<VkBuffer> Cache::buffers() const {
-    std::vector<VkBuffer> all;
+std::vector<const Buffer *> Cache::buffers() const {
+    std::vector<const Buffer *> all;
     for (const auto *buffer : {&keys_, &values_, &key_scales_, &value_scales_, &lengths_, &table_})
-        if (*buffer != nullptr) all.push_back((*buffer)->handle());
+        if (*buffer != nullptr) all.push_back(buffer->get());
     return all;
 }
 

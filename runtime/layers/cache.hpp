@@ -22,8 +22,8 @@ class Cache : public Growing {
     Context &context() const { return context_; }
     const CacheSizes &sizes() const { return sizes_; }
     Usage &usage() { return usage_; } // of the tokens it holds
-    uint64_t bytes() const;
-    std::vector<VkBuffer> buffers() const; // of device memory
+    uint64_t bytes() const;           // of device memory
+    std::vector<const Buffer *> buffers() const;
 
     // [B,H,capacity,width], or [pages,H,page_len,width]; values absent if there are none
     View keys() const { return view_of(key_layout_, keys_); }

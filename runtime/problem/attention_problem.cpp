@@ -18,6 +18,8 @@ namespace {
 constexpr uint64_t kLargestHeadDim = 576;
 constexpr uint32_t kVectorBytes = 16; // that kernels read at a time
 
+static_assert(CAPTURED_TENSORS == VKATTN_CAPTURED_TENSORS);
+
 uint32_t size(const vkattn_tensor &tensor, uint32_t dim) { return static_cast<uint32_t>(tensor.shape[dim]); }
 
 vkattn_tensor checked_rows(const vkattn_tensor &given, const char *name,

@@ -55,8 +55,8 @@ struct AttentionProblem {
     // of the blocks of K's and V's rows that are stored rotated, see vkattn_rotation; 0: none is
     uint32_t key_hadamard, value_hadamard;
     vkattn_kernel kernel;
-    vkattn_type
-        query_rounding; // of F32 queries that may be rounded; VKATTN_TYPE_NONE: they may not, or are of that type
+    // of F32 queries that may be rounded; VKATTN_TYPE_NONE: they may not, or are of that type
+    vkattn_type query_rounding;
     uint32_t region_alignment; // bytes, of the offsets of what callers bind
     KernelTile tile;           // what tuning found; followed where it suits
 };
