@@ -391,7 +391,7 @@ def test_saving_is_tried_again_where_the_state_grows_meanwhile(monkeypatch):
     context, refused = vkattn.Context(0), []
 
     def growing(function, *arguments):
-        if arguments[-1] is not None and len(refused) < 2:  # what the library says of too little room
+        if arguments[-2] is not None and len(refused) < 2:  # what the library says of too little room
             refused.append(function)
             raise vkattn.NoRoomError("bytes: room for fewer bytes")
         return handles.call(function, *arguments)

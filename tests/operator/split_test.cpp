@@ -51,7 +51,8 @@ TEST_CASE_FIXTURE(DeviceTest, "tensors above the storage buffer range are taken 
         const LimitedDevice device(traits);
         for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE, VKATTN_KERNEL_UNFUSED}) {
             for (const auto &[given, reference] : problems) {
-                INFO(traits, ", ", kernel_text(kernel), ", mask in turn ", given == &turns);
+                const bool in_turn = given == &turns;
+                INFO(traits, ", ", kernel_text(kernel), ", mask in turn ", in_turn);
                 AttentionResults results;
                 results.output = HostTensor(VKATTN_TYPE_F32, {3, 4, 5, 32});
                 const vkattn_attention_desc desc = describe(*given, results, kernel);
