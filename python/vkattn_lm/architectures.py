@@ -191,7 +191,7 @@ def _config(name, architecture, layers, width, heads, kv_heads, head_dim, window
 
 def _gemma_scale(layers, width, heads):
     """GGUF does not hold it: of Gemma 3 the model of 27B alone, of 62 layers, has another than 1/sqrt(head_dim)."""
-    return (width / heads) ** -0.5 if layers == 62 else 0.0
+    return (width / heads) ** -0.5 if layers == 62 else None
 
 
 def _pattern(facts, key, architecture, layers):
