@@ -208,6 +208,12 @@ typedef struct vkattn_attention_desc {
      * code that reads sixteen bytes at a time is not taken, where that may be slower. Not below 16 where K or V is rotated.
      * vkattn_tensor.offset, which is a part of the plan, may be any element. */
     uint32_t region_alignment;
+    /* [B,Lq,ceil(Lq/32)] I32, contiguous; with cu_seqlens_q [total,ceil(max_seqlen_q/32)]: of the queries' own keys, query i sees key
+     * j where bit j%32 of word j/32 of its row is set, whatever the head. They are Lq keys (of packed queries as many as the sequence
+     * has): from past_len or past_lengths[b] on where a past is given, else the sequence's last ones. Earlier keys are visible, later
+     * ones hidden. For a draft of tokens in a tree, whose row sets the bits of a token's ancestors and of itself. Lk is at least Lq,
+     * or 0. Read when the commands run. */
+    vkattn_tensor tree_mask;
 } vkattn_attention_desc;
 
 /* Checks a problem, chooses a kernel and builds its pipelines (the first of a kind compiles: up to seconds on CPU

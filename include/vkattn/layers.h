@@ -89,7 +89,7 @@ typedef struct vkattn_rope_scaling {
  *     score[i,j] = sum over h of w[i,h] * relu(q[i,h] . k[j])
  *
  * The first qk_rope_head_dim elements of q and k are rotated by their positions. q_lora_rank must not be 0. Calls of the layer take no
- * attn_mask, block_mask, key_padding_mask and attn_weights.
+ * attn_mask, block_mask, key_padding_mask, tree_mask and attn_weights.
  *
  * index_n_heads            at least 1
  * index_head_dim           from qk_rope_head_dim to 576
@@ -279,6 +279,12 @@ VKATTN_API vkattn_result vkattn_cache_reserve(vkattn_cache cache, const uint32_t
  * the cache may be pending, here and below. */
 VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_t length);
 
+/* Keeps of a sequence its first `length` tokens and, behind them, `count` of the later ones, whose places in the sequence `tokens`
+ * lists, ascending: the accepted path of a tree of drafts. The others are forgotten as vkattn_cache_rewind does. Of a cache with pages
+ * the sequence must share none that holds places from `length` on. Waits. */
+VKATTN_API vkattn_result vkattn_cache_keep(vkattn_cache cache, uint32_t sequence, uint32_t length,
+                                           const uint32_t *tokens, uint32_t count);
+
 /* Makes a sequence hold what another holds, of the same cache or of one with the same heads, sizes and types in the
  * same context; their pages may differ. Waits. */
 VKATTN_API vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
@@ -335,7 +341,8 @@ VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const 
  *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]; with an indexer past_value and present_value too, its keys
  *   [B,P,index_head_dim]. F32, F16 or BF16
  * attn_mask, block_mask, block_q_len, block_kv_len, key_padding_mask, key_lengths, attn_weights, mask_flags,
- *   causal_alignment, windows: as in vkattn_attention_desc, with Lk counting the past
+ *   causal_alignment, windows, tree_mask: as in vkattn_attention_desc, with Lk counting the past. A tree changes no position: tokens are
+ *   rotated by their places in the query
  * residual [B,Lq,embed_dim], last stride 1, optional: added to the output, and may be it. MHA and MLA
  * LATENT_MHA and LATENT_QUERY take no cache, neither as tensors nor as an object
  * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys
@@ -385,6 +392,7 @@ typedef struct vkattn_layer_call {
     vkattn_tensor norm_weight;
     vkattn_optional_float norm_epsilon;
     vkattn_type intermediate_type;
+    vkattn_tensor tree_mask;
 } vkattn_layer_call;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */

@@ -512,6 +512,11 @@ class Cache {
     Status rewind(std::uint32_t sequence, std::uint32_t length) const {
         return check(vkattn_cache_rewind(get(), sequence, length));
     }
+    // The first `length` tokens and, behind them, those at the places `tokens`, ascending.
+    Status keep(std::uint32_t sequence, std::uint32_t length, std::span<const std::uint32_t> tokens) const {
+        return check(
+            vkattn_cache_keep(get(), sequence, length, tokens.data(), static_cast<std::uint32_t>(tokens.size())));
+    }
     Status copy_sequence_to(std::uint32_t sequence, const Cache &to, std::uint32_t to_sequence) const {
         return check(vkattn_cache_copy_sequence(get(), sequence, to.get(), to_sequence));
     }

@@ -6,6 +6,7 @@
     out = vkattn.attention(q, k, v, is_causal=True, enable_gqa=True)
 
 attention    the operator, with all that the library has; merge joins its partial results
+tree_mask    what a draft of tokens in a tree makes each of them see: of attention and of layers
 scaled_dot_product_attention   PyTorch's function of this name
 flex_attention   attention with functions of your own, of Python or GLSL; create_block_mask: which blocks of keys they hide
 linear, norm, embedding, argmax   what stands around it in a model
@@ -25,7 +26,7 @@ Arrays of NumPy, tensors of PyTorch on the CPU, and what else has __dlpack__ the
 A package over the C interface by ctypes: it needs the shared library, which wheels carry, and NumPy.
 """
 from . import errors, transformers  # Hugging Face's package is imported by register() alone
-from .attention import attention, problem
+from .attention import attention, problem, tree_mask
 from .context import (Candidate, Check, Context, Kernel, Measure, PlanBinding, TuneBudget, default_context, devices, from_dlpack,
                       version)
 from .device_array import Array
@@ -49,4 +50,4 @@ __all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "CompileError", 
            "default_context", "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "gated_rms_norm",
            "index", "kv_append", "layer_config", "layer_problem", "layer_weights", "linear", "linear_attention",
            "linear_problem", "mask_indices", "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k",
-           "version", "weight_types"]
+           "tree_mask", "version", "weight_types"]

@@ -22,7 +22,7 @@ ATTENTION_TENSORS = {
     "query": None, "key": None, "value": None, "output": None, "log_sum_exp": "float32", "attn_mask": None,
     "key_padding_mask": "bool", "key_lengths": "int32", "past_lengths": "int32", "alibi_slopes": "float32", "sinks": "float32",
     "attn_weights": "float32", "qk_matmul_output": "float32", "cu_seqlens_q": "int32", "cu_seqlens_k": "int32",
-    "block_table": "int32", "block_mask": "int32", "key_indices": "int32"}
+    "block_table": "int32", "block_mask": "int32", "key_indices": "int32", "tree_mask": "int32"}
 
 
 def rotations(name, rotation):

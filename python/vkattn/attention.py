@@ -140,7 +140,7 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
               max_seqlen_k=0, block_table=None, block_mask=None, block_size=128, key_indices=None, key_block_len=1,
               kv_rotation=None, key_scales=None, value_scales=None, dropout_seed=0, causal_alignment="top_left",
               keys_to_last_query=False, v_head_dim=None, kv_head_mapping="grouped", batch_invariant=False, kernel="auto",
-              query_rounding=None, return_lse=False, out=None, context=None):
+              query_rounding=None, tree_mask=None, return_lse=False, out=None, context=None):
     """Attention in the terms of torch.nn.functional.scaled_dot_product_attention, and with what the library has beyond it.
 
     query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv]; leading dimensions may be missing from all three. float32,
@@ -165,6 +165,9 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         visible as attn_mask says, 2 visible without a look at attn_mask; broadcast from the right to [B,Hq,blocks,blocks]
     key_indices [B,Hkv or 1,Lq,N] int32: the blocks of key_block_len keys that each query may see, in any order, -1 for none; the
         cost follows N. index chooses them
+    tree_mask  [B,Lq,ceil(Lq/32)] int32, of packed queries [total,ceil(max_seqlen_q/32)]: of the queries' own keys, the last Lq of a
+        sequence or those from its past on, query i sees key j where bit j%32 of word j/32 of its row is set, and all earlier keys:
+        what tree_mask makes of a draft
     kv_rotation "hadamard": key and value are stored rotated, as kv_append and caches do it; or two names, of keys and of values
     key_scales, value_scales  float32, of key and value of f8_e4m3 or f8_e5m2, what their elements are multiplied with:
         broadcast from the right to [B,Hkv,Lk,1], so that a number is of the tensor and [Hkv,1,1] one of each head
@@ -179,6 +182,27 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
     tensor.
     """
     return Problem(locals()).results()
+
+
+def tree_mask(parents):
+    """The tree_mask of drafts of tokens in trees, int32 [B,L,ceil(L/32)], or without B.
+
+    parents  [B,L] or [L] whole numbers: the place in the draft of the token that each one follows, before its own; -1: it follows what
+             the sequence holds already
+    """
+    parents = numpy.asarray(parents)
+    if parents.ndim not in (1, 2) or parents.dtype.kind not in "iu":
+        raise ValueError(f"parents: {parents.dtype} {list(parents.shape)}, expected whole numbers, [L] or [B,L]")
+    places = numpy.arange(parents.shape[-1])
+    if ((parents < -1) | (parents >= places)).any():
+        raise ValueError("parents: expected of each token the place of an earlier one, or -1")
+    seen = numpy.zeros((*parents.shape, 32 * ((len(places) + 31) // 32)), bool)
+    for place in places:
+        follows = parents[..., place, None] >= 0
+        branch = numpy.take_along_axis(seen, numpy.maximum(parents[..., place], 0)[..., None, None], -2)[..., 0, :]
+        seen[..., place, :] = branch & follows
+        seen[..., place, place] = True
+    return numpy.packbits(seen, axis=-1, bitorder="little").view("<i4")
 
 
 # Of the signature above, which is the only one: what every argument is where it is not given, those that are arrays, and those that

@@ -90,7 +90,7 @@ class Layer:
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
                  cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=None, output_shape=None, out=None,
-                 kernel="auto", intermediate_dtype=None):
+                 kernel="auto", intermediate_dtype=None, tree_mask=None):
         """Computes the layer.
 
         query         [B,Lq,width]: float32, float16 or bfloat16
@@ -169,11 +169,13 @@ def _described(context, arguments):
         raise TypeError(f"{min(unknown)}: no argument of a layer without a cache, expected one of {', '.join(_DEFAULTS)}")
     its = types.SimpleNamespace(**{**_DEFAULTS, **arguments})
     given = Call(context, [(name, getattr(its, name)) for name in (
-        "query", "key", "value", "attn_mask", "block_mask", "key_padding_mask", "key_lengths", "residual", "norm", "out")])
+        "query", "key", "value", "attn_mask", "block_mask", "key_padding_mask", "key_lengths", "tree_mask", "residual",
+        "norm", "out")])
     for role in ("query", "key", "value", "attn_mask", "residual"):
         if getattr(its, role) is not None:
             given.take(role, getattr(its, role), MASKS[:3] if role == "attn_mask" else FLOATS)
-    given.take_named(block_mask=its.block_mask, key_padding_mask=its.key_padding_mask, key_lengths=its.key_lengths)
+    given.take_named(block_mask=its.block_mask, key_padding_mask=its.key_padding_mask, key_lengths=its.key_lengths,
+                     tree_mask=its.tree_mask)
     if its.attn_mask is not None:
         given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
     query = given.inputs["query"]
@@ -259,6 +261,12 @@ class Cache:
         """Forgets all tokens of a sequence but its first `length`, and gives back pages that it needs no more."""
         self._change("vkattn_cache_rewind", sequence=sequence, length=length)
 
+    def keep(self, sequence, length, tokens):
+        """Keeps of a sequence its first `length` tokens and, behind them, those at the places `tokens`, ascending: the accepted
+        path of a tree of drafts."""
+        tokens = [_abi.whole(ctypes.c_uint32, "tokens", number) for number in tokens]
+        self._change("vkattn_cache_keep", (ctypes.c_uint32 * len(tokens))(*tokens), len(tokens), sequence=sequence, length=length)
+
     def share_prefix(self, sequence, to_sequence, length):
         """Makes an empty sequence hold the first `length` tokens of another, in the same pages: nothing is copied before one
         of the two writes to a page that both hold. Only with pages."""
@@ -275,12 +283,12 @@ class Cache:
             self.context.wait()
             call("vkattn_cache_copy_sequence", self.handle.raw, sequence, to.handle.raw, to_sequence)
 
-    def _change(self, function, **numbers):
+    def _change(self, function, *more, **numbers):
         numbers = [_abi.whole(ctypes.c_uint32, name, number) for name, number in numbers.items()]
         with self.context.lock:
             self.context.refuse_recording(function.removeprefix("vkattn_cache_"))
             self.context.wait()  # for replays
-            call(function, self.handle.raw, *numbers)
+            call(function, self.handle.raw, *numbers, *more)
 
 
 def _tokens_of(bounds, query, longest):

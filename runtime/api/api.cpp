@@ -723,6 +723,16 @@ vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequence, uint32_
     });
 }
 
+vkattn_result vkattn_cache_keep(vkattn_cache cache, uint32_t sequence, uint32_t length, const uint32_t *tokens,
+                                uint32_t count) {
+    return guard([&] {
+        require_given(cache, "cache");
+        require(tokens != nullptr || count == 0, "tokens: NULL, expected ", count, " numbers");
+        const InChange alone(cache->usage);
+        cache->cache.keep(sequence, length, {tokens, count});
+    });
+}
+
 vkattn_result vkattn_cache_copy_sequence(vkattn_cache from, uint32_t from_sequence, vkattn_cache to,
                                          uint32_t to_sequence) {
     return guard([&] {

@@ -21,6 +21,7 @@ uint64_t features_of(const AttentionProblem &problem) {
     for (const AttentionTensor &tensor : kAttentionTensors) set(present(problem.*tensor.member), tensor.feature);
     if (problem.mask_times_slopes) features ^= FEATURE_ALIBI_SLOPES | in_more_features(MORE_FEATURE_MASK_TIMES_SLOPES);
     set(problem.mask_in_turn, in_more_features(MORE_FEATURE_MASK_IN_TURN));
+    set(present(problem.tree_mask) && problem.own_keys_last, in_more_features(MORE_FEATURE_OWN_KEYS_LAST));
     set(problem.causal, FEATURE_CAUSAL);
     set(problem.windowed, FEATURE_WINDOW);
     set(problem.keys_to_last_query, FEATURE_KEYS_TO_LAST_QUERY);
@@ -150,6 +151,7 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     parameters.mask_len = static_cast<uint32_t>(problem.attn_mask.shape[3]);
     parameters.mask_entries = static_cast<uint32_t>(problem.attn_mask.shape[0]);
     parameters.mask_heads = static_cast<uint32_t>(problem.attn_mask.shape[1]);
+    parameters.tree_words = static_cast<uint32_t>(problem.tree_mask.shape[std::max(problem.tree_mask.rank, 1u) - 1]);
     if (present(problem.key_padding_mask) && problem.batch > 1)
         parameters.key_padding_stride = static_cast<uint32_t>(problem.key_padding_mask.strides[0]);
     parameters.q_len = problem.q_len;

@@ -97,6 +97,16 @@ std::vector<VkBufferCopy> row_copies(const Rows &from, const Rows &to, uint32_t 
     return copies;
 }
 
+// Copies that follow see what was copied before, and write what was read before.
+void order_copies(const Functions &vk, VkCommandBuffer commands) {
+    VkMemoryBarrier memory{};
+    memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+    memory.srcAccessMask = VK_ACCESS_TRANSFER_WRITE_BIT;
+    memory.dstAccessMask = VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+    vk.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &memory, 0,
+                            nullptr, 0, nullptr);
+}
+
 // What a block table must change to become the next: numbers for a sequence, from a page of it on.
 struct TableRow {
     uint32_t sequence, first;
@@ -282,6 +292,48 @@ void Cache::rewind(uint32_t sequence, uint32_t length) {
     if (paged()) change.pages.shrink(sequence, length);
     change.sequence = sequence;
     change.length = length;
+    make(std::move(change));
+}
+
+void Cache::move_token(VkCommandBuffer commands, uint32_t sequence, uint32_t from, uint32_t to) const {
+    std::span<const uint32_t> pages;
+    if (paged()) pages = pages_.pages(sequence);
+    for (const View &part : parts_of_rows()) {
+        const Rows rows{part, pages, sequence};
+        std::vector<VkBufferCopy> copies;
+        for (uint64_t head = 0; head < part.tensor.shape[1]; ++head)
+            copies.push_back({rows.start(head, from), rows.start(head, to), row_bytes(part)});
+        context_.vk().vkCmdCopyBuffer(commands, part.source.buffer, part.source.buffer,
+                                      static_cast<uint32_t>(copies.size()), copies.data());
+    }
+}
+
+void Cache::keep(uint32_t sequence, uint32_t length, std::span<const uint32_t> tokens) {
+    require_sequence(sequence);
+    const uint32_t held = host_lengths_[sequence], end = length + static_cast<uint32_t>(tokens.size());
+    require(length <= held, "length: ", length, ", expected at most the ", held, " tokens of sequence ", sequence);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+        const uint32_t least = i == 0 ? length : tokens[i - 1] + 1;
+        require(tokens[i] >= least && tokens[i] < held, "tokens[", i, "]: ", tokens[i], ", expected ", least, " to ",
+                held, " - 1: ascending, of those that sequence ", sequence, " holds behind its first ", length);
+    }
+    for (uint32_t token = length; paged() && token < end; ++token)
+        require(pages_.is_ready(sequence, token, token + 1), "sequence: ", sequence, " shares the page of token ",
+                token, ", expected pages of its own from token ", length, " on");
+    Change change{pages_};
+    if (paged()) change.pages.shrink(sequence, end);
+    // in this order no token is written before it has been read
+    change.copy = [&](VkCommandBuffer commands) {
+        for (uint32_t to = length; const uint32_t from : tokens) {
+            if (from != to) {
+                move_token(commands, sequence, from, to);
+                order_copies(context_.vk(), commands);
+            }
+            ++to;
+        }
+    };
+    change.sequence = sequence;
+    change.length = end;
     make(std::move(change));
 }
 

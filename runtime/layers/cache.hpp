@@ -51,6 +51,8 @@ class Cache : public Growing {
     std::unique_ptr<RunHold> grow(uint32_t tokens) override;
 
     void rewind(uint32_t sequence, uint32_t length);
+    // The same, but that `tokens` of the later ones, ascending, come to stand behind the first `length`.
+    void keep(uint32_t sequence, uint32_t length, std::span<const uint32_t> tokens);
     void copy_from(const Cache &from, uint32_t from_sequence, uint32_t to_sequence);
     void share_prefix(uint32_t from_sequence, uint32_t to_sequence, uint32_t length);
     // F32 [heads, length, width] of one sequence.
@@ -74,6 +76,7 @@ class Cache : public Growing {
     void make(Change change);
     void reserve_pages(std::span<const uint32_t> lengths);
     std::vector<View> parts_of_rows() const; // what each token and head has its own of
+    void move_token(VkCommandBuffer commands, uint32_t sequence, uint32_t from, uint32_t to) const;
     void copy_pages(VkCommandBuffer commands, std::span<const PageTable::Copy> copies) const;
 
     Context &context_;

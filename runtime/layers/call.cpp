@@ -277,6 +277,7 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     desc.kv_head_mapping = core.kv_head_mapping;
     desc.kernel = call.kernel;
     desc.key_indices = core.key_indices.tensor;
+    desc.tree_mask = call.tree_mask;
     View key_scales, value_scales;
     if (call.object != nullptr) {
         const KvRotation held = call.object->sizes().rotation;

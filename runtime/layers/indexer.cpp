@@ -17,6 +17,7 @@ void require_followed(const LayerCall &call) {
     const std::pair<const vkattn_tensor *, const char *> others[] = {{&call.attn_mask, "attn_mask"},
                                                                      {&call.block_mask, "block_mask"},
                                                                      {&call.key_padding_mask, "key_padding_mask"},
+                                                                     {&call.tree_mask, "tree_mask"},
                                                                      {&call.attn_weights, "attn_weights"}};
     for (const auto &[tensor, name] : others)
         require(!present(*tensor), name, ": given, expected none for a layer with an indexer");

@@ -169,7 +169,7 @@ bool may_absorb(const Mla &mla) {
     if (!present(mla.weight("wkv_b.bias"))) return true;
     const LayerCall &call = mla.call;
     const bool may_hide_all = present(call.attn_mask) || present(call.block_mask) || present(call.key_padding_mask) ||
-                              present(call.key_lengths);
+                              present(call.key_lengths) || present(call.tree_mask);
     return mla.config().softcap == 0 && !may_hide_all;
 }
 

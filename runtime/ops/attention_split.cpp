@@ -44,7 +44,7 @@ AttentionProblem kv_head(const AttentionProblem &problem, uint32_t head) {
             slice(sliced, 1, head, 1);
         } else if (tensor.layout == TensorLayout::kHeads) {
             slice(sliced, 0, first, part.query_heads);
-        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences}) &&
+        } else if (!is_of(tensor, {TensorLayout::kKeys, TensorLayout::kSequences, TensorLayout::kTrees}) &&
                    !is_in_every_part(tensor, problem)) {
             slice(sliced, 1, first, part.query_heads);
         }

@@ -159,6 +159,19 @@ vkattn_tensor checked_lists(const vkattn_tensor &given, const AttentionTensor &t
     return lists;
 }
 
+vkattn_tensor checked_trees(const vkattn_tensor &given, const AttentionTensor &tensor,
+                            const vkattn_attention_desc &desc, const AttentionProblem &problem) {
+    const uint64_t words = divide_up(problem.q_len, 32u);
+    const vkattn_tensor expected = present(problem.cu_seqlens_q)
+                                       ? contiguous(tensor.type, {problem.query.shape[2], words})
+                                       : contiguous(tensor.type, {problem.batch, problem.q_len, words});
+    const vkattn_tensor trees = checked_contiguous(given, tensor.name, expected);
+    const bool lengths_follow = !is_dense(problem) || present(desc.key_lengths) || present(desc.past_lengths);
+    require(lengths_follow || problem.kv_len == 0 || problem.q_len <= problem.kv_len, tensor.name, ": given beside ",
+            problem.q_len, " queries and ", problem.kv_len, " keys, expected at least as many keys as queries");
+    return trees;
+}
+
 // A tensor whose shape follows from its layout; those that say the sizes are checked before.
 vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &tensor,
                              const vkattn_attention_desc &desc, AttentionProblem &problem) {
@@ -182,6 +195,8 @@ vkattn_tensor checked_tensor(const vkattn_tensor &given, const AttentionTensor &
         return checked_blocks(given, tensor, desc, problem);
     case TensorLayout::kLists:
         return checked_lists(given, tensor, desc, problem);
+    case TensorLayout::kTrees:
+        return checked_trees(given, tensor, desc, problem);
     case TensorLayout::kScales:
         return checked_scales(given, tensor.name, tensor.binding == BINDING_KEY_SCALES ? problem.key : problem.value);
     case TensorLayout::kCaptured:
@@ -253,6 +268,7 @@ void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem
                          present(problem.block_table) || present(problem.key_lengths);
     problem.offset_by_lengths =
         unequal && desc.past_len.present == 0 && desc.causal_alignment == VKATTN_CAUSAL_BOTTOM_RIGHT;
+    problem.own_keys_last = desc.past_len.present == 0 && !present(problem.past_lengths) && !problem.offset_by_lengths;
     problem.window_left = problem.window_right = -1;
     if (!problem.windowed) return;
     require(desc.window_left >= -1, "window_left: ", desc.window_left, ", expected -1 (unbounded) or more");
@@ -302,7 +318,7 @@ AttentionProblem without_keys(const AttentionProblem &problem) {
         require(tensor.layout != TensorLayout::kScores || !present(made) || is_empty(made),
                 "attn_weights, qk_matmul_output: given, expected none of pages");
         if (is_of(tensor, {TensorLayout::kScores, TensorLayout::kBlocks, TensorLayout::kKeys, TensorLayout::kLists,
-                           TensorLayout::kScales}))
+                           TensorLayout::kTrees, TensorLayout::kScales}))
             made = {};
     }
     result.key_lengths = result.cu_seqlens_k = result.block_table = {};
@@ -406,7 +422,7 @@ AttentionClass class_of(const AttentionProblem &problem) {
         problems.flags |= uint32_t{flag} << bit++;
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,
-                           TensorLayout::kPages, TensorLayout::kLists, TensorLayout::kScales}))
+                           TensorLayout::kPages, TensorLayout::kLists, TensorLayout::kTrees, TensorLayout::kScales}))
             problems.flags |= uint32_t{present(problem.*tensor.member)} << bit++;
     problems.flags |= uint32_t{problem.query_rounding != VKATTN_TYPE_NONE} << bit++;
     problems.log2_rows = log2_up(rows_that_share_keys(problem));

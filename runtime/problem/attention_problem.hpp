@@ -48,6 +48,7 @@ struct AttentionProblem {
     bool mask_times_slopes; // alibi_slopes multiply attn_mask, and not distances
     int32_t offset;
     bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
+    bool own_keys_last;                // tree_mask is of a sequence's last keys, since no past says where they begin
     int32_t window_left, window_right; // -1: unbounded
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_variant variant; // nullptr: none

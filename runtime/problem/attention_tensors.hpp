@@ -18,6 +18,7 @@ enum class TensorLayout {
     kBounds,    // [B+1]
     kPages,     // [B,N]
     kLists,     // [B,Hkv|1,Lq,N]
+    kTrees,     // [B,Lq,ceil(Lq/32)], of packed queries [total,ceil(Lq/32)]
     kScales,    // [B|1,Hkv|1,Lk|1,1]
     kCaptured,  // of any shape
 };
@@ -28,6 +29,7 @@ enum class TrialContents {
     kResults,           // what a trial is compared by
     kZeros,             // results that are not compared, and what then adds or hides nothing
     kNothingHidden,     // ones of BOOL, partial blocks, else zeros
+    kAllBits,           // all own keys are seen
     kAllKeys,           // Lk
     kKeysBeforeQueries, // Lk - Lq
     kBoundsOfQueries,   // of sequences of equal length

@@ -18,6 +18,8 @@ uint64_t number_of(const AttentionProblem &problem, TrialContents contents, uint
     switch (contents) {
     case TrialContents::kNothingHidden:
         return VKATTN_BLOCK_PARTIAL;
+    case TrialContents::kAllBits:
+        return UINT32_MAX;
     case TrialContents::kAllKeys:
         return problem.kv_len;
     case TrialContents::kKeysBeforeQueries:

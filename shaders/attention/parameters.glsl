@@ -18,6 +18,9 @@ bool has_more(const uint feature) { return (MORE_FEATURES & feature) != 0u; }
 // Whether rows go through lists of keys.
 const bool LISTS_KEYS = (MORE_FEATURES & MORE_FEATURE_KEY_INDICES) != 0u;
 
+// Whether tree_mask says which of the queries' own keys each query sees.
+const bool HAS_TREES = (MORE_FEATURES & MORE_FEATURE_TREE_MASK) != 0u;
+
 // Whether elements of K and V have scales beside those of their types.
 const bool SCALES_KEYS = (MORE_FEATURES & MORE_FEATURE_KEY_SCALES) != 0u;
 const bool SCALES_VALUES = (MORE_FEATURES & MORE_FEATURE_VALUE_SCALES) != 0u;

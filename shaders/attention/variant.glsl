@@ -29,8 +29,8 @@ const bool TRANSFORMS_SCORES = TRANSFORMS != 0u;
 #if defined(SCORE_MOD) || defined(MASK_MOD)
 const bool MASKS_BY_RANGE = false;
 #else
-const bool MASKS_BY_RANGE =
-    (TRANSFORMS | MASK_FORMAT | (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK))) == 0u;
+const bool MASKS_BY_RANGE = (TRANSFORMS | MASK_FORMAT | (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK)) |
+                             (MORE_FEATURES & MORE_FEATURE_TREE_MASK)) == 0u;
 #endif
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.
@@ -42,7 +42,7 @@ float transform_score(float score, Row row, Key key) {
 // What the masks make of a transformed score: HIDDEN where they hide the key.
 float mask_score(float score, Row row, Key key) {
     if (key.number >= key_length(row.batch) || hidden_by_position(row.batch, row.position, key)) return HIDDEN;
-    if (hidden_by_padding(row.batch, key)) return HIDDEN;
+    if (hidden_by_padding(row.batch, key) || hidden_by_tree(row, key)) return HIDDEN;
     return apply_masks(score, row, key);
 }
 
@@ -51,7 +51,7 @@ float mask_score(float score, Row row, Key key) {
 const uint HIDES_FROM_SOME_ROWS = 1u;
 #else
 const uint HIDES_FROM_SOME_ROWS =
-    MASK_FORMAT |
+    MASK_FORMAT | (MORE_FEATURES & MORE_FEATURE_TREE_MASK) |
     (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
 #endif
 

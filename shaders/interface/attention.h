@@ -34,6 +34,7 @@ namespace vkattn::gpu {
 #define MORE_FEATURE_VALUE_SCALES_OF_KEYS (1u << 12)
 #define MORE_FEATURE_MASK_TIMES_SLOPES (1u << 13) /* in place of FEATURE_ALIBI_SLOPES: bit 45 */
 #define MORE_FEATURE_MASK_IN_TURN (1u << 14)      /* attn_mask has a divisor of the entries or heads: bit 46 */
+#define MORE_FEATURE_OWN_KEYS_LAST (1u << 15)     /* without a past tree_mask is of a sequence's last keys: bit 47 */
 
 /* index, in MORE_FEATURES: bits 48 on */
 #define MORE_FEATURE_INDEX_RELU (1u << 16)
@@ -171,6 +172,7 @@ struct AttentionParameters {
     uint forced_last;
     uint mask_entries; /* read with MORE_FEATURE_MASK_IN_TURN */
     uint mask_heads;
+    uint tree_words; /* of a row of tree_mask */
 #ifdef HAS_CAPTURED_TENSORS
     uvec4 captured_elements; /* of each captured tensor */
     vec4 captured_numbers;

@@ -52,6 +52,7 @@
     X(14, cu_seqlens_q, CU_SEQLENS_Q, 17, Bounds, NONE, BoundsOfQueries)                                               \
     X(15, cu_seqlens_k, CU_SEQLENS_K, 18, Bounds, NONE, BoundsOfKeys)                                                  \
     X(16, block_table, BLOCK_TABLE, NO_FEATURE, Pages, NONE, PageNumbers)                                              \
+    X(26, tree_mask, TREE_MASK, 43, Trees, I32, AllBits)                                                               \
     CAPTURED_ATTENTION_TENSORS(X)
 
 #ifdef __cplusplus

@@ -436,6 +436,8 @@ void append_and_share_pages(Objects &o, Caller &call) {
     CHECK(vkattn_cache_free_pages(o.paged) == 3);
     reserve({1, 0}); // the page is copied
     CHECK(vkattn_cache_free_pages(o.paged) == 2);
+    const std::uint32_t kept = 4;
+    call("cache_keep", [&] { return vkattn_cache_keep(o.paged, 0, 4, &kept, 1); });
     call("cache_rewind", [&] { return vkattn_cache_rewind(o.paged, 0, 0); });
     CHECK(vkattn_cache_free_pages(o.paged) == 3);
     call("cache_copy_sequence", [&] { return vkattn_cache_copy_sequence(o.paged, 1, o.paged, 0); });

@@ -304,6 +304,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the calls that use the queue, and those that do n
     CHECK(uses([&] { cache.reserve(std::array<std::uint32_t, 2>{4, 0}); }));
     CHECK(uses([&] { cache.share_prefix(0, 1, 4); }));
     CHECK(uses([&] { cache.rewind(1, 0); }));
+    CHECK(uses([&] { cache.keep(0, 0, std::array<std::uint32_t, 4>{0, 1, 2, 3}); }));
     CHECK(uses([&] { cache.copy_sequence_to(0, cache, 1); }));
     std::vector<float> keys(32);
     CHECK(uses([&] { cache.read(VKATTN_CACHE_KEYS, 0, keys); }));

@@ -66,6 +66,10 @@ vkattn_attention_desc some_description(FuzzedDataProvider &data) {
     if (data.ConsumeBool()) desc.sinks = some_tensor(data, VKATTN_TYPE_F32, {kv_heads * group});
     if (data.ConsumeProbability<float>() < 0.2f)
         desc.attn_weights = some_tensor(data, VKATTN_TYPE_F32, {batch, kv_heads * group, q_len, kv_len});
+    const std::uint64_t tree_words = (q_len + 31) / 32;
+    if (data.ConsumeBool())
+        desc.tree_mask = packed_q ? some_tensor(data, VKATTN_TYPE_I32, {q_len, tree_words})
+                                  : some_tensor(data, VKATTN_TYPE_I32, {batch, q_len, tree_words});
     desc.mask_flags = data.ConsumeIntegralInRange(0u, 16u);
     desc.window_left = data.ConsumeIntegral<std::int32_t>();
     desc.window_right = data.ConsumeIntegral<std::int32_t>();

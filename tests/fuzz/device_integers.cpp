@@ -105,6 +105,11 @@ Target attention(const vkattn::Context &context, Keys keys, std::uint64_t querie
         wants(desc.block_mask, VKATTN_ROLE_BLOCK_MASK,
               {1, kHeads, ((queries == 0 ? kLongest : queries) + 3) / 4, (kKeys + 7) / 8});
     }
+    constexpr std::uint64_t kTreeWords = (kLongest + 31) / 32;
+    if (queries == 0)
+        wants(desc.tree_mask, VKATTN_ROLE_TREE_MASK, {kRows, kTreeWords});
+    else
+        wants(desc.tree_mask, VKATTN_ROLE_TREE_MASK, {kSequences, queries, (queries + 31) / 32});
     if (mask != VKATTN_MASK_NONE) wants(desc.past_lengths, VKATTN_ROLE_PAST_LENGTHS, {kSequences});
     Target target{context.attention_plan(desc), std::move(integers), {}, {}};
     const auto bytes = [](const vkattn_tensor &tensor) { return vkattn_tensor_bytes(&tensor); };

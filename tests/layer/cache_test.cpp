@@ -217,6 +217,95 @@ TEST_CASE_FIXTURE(DeviceTest, "after a rewind the same tokens give the same bits
     }
 }
 
+namespace {
+
+// Appends tokens [B,L,N], drafted as the trees [B,L,1] say.
+HostTensor append_trees(const vkattn::Layer &layer, const vkattn::Cache &cache, HostTensor input, HostTensor trees) {
+    HostTensor output(VKATTN_TYPE_F32, input.shape());
+    vkattn_layer_call call = cached_call(input, output, cache, VKATTN_MASK_NONE);
+    call.tree_mask = trees.view();
+    const std::array regions{Region{VKATTN_ROLE_QUERY, &input, Access::kRead},
+                             Region{VKATTN_ROLE_TREE_MASK, &trees, Access::kRead},
+                             Region{VKATTN_ROLE_OUTPUT, &output, Access::kWrite}};
+    test_device().run(layer.plan(call), regions);
+    return output;
+}
+
+// The tokens at some places of [1,L,N].
+HostTensor tokens_at(const HostTensor &all, std::span<const std::uint32_t> places) {
+    HostTensor chosen(VKATTN_TYPE_F32, {1, places.size(), all.shape()[2]});
+    for (std::uint64_t i = 0; i < chosen.elements(); ++i)
+        chosen.set(i, all.get(places[i / all.shape()[2]] * all.shape()[2] + i % all.shape()[2]));
+    return chosen;
+}
+
+// Of sequence 1: the other has drafts, too, and forgets them all.
+void check_drafts(const LayerCase &c, vkattn_type type, std::uint32_t pages) {
+    CAPTURE(type_name(type));
+    CAPTURE(pages);
+    constexpr std::uint32_t kPast = 6;
+    constexpr std::array<std::uint32_t, 4> kPath = {0, 2, 4, 6}; // of the places of the draft
+    constexpr std::array<float, 7> kRows = {1, 3, 5, 11, 21, 37, 85};
+    const vkattn::Layer layer = make_layer(c);
+    const HostTensor past = random_tokens(c, 2, kPast, 51), draft = random_tokens(c, 2, 7, 52);
+    const HostTensor next = random_tokens(c, 2, 2, 53);
+    vkattn_cache_info info{};
+    if (type == VKATTN_TYPE_F8_E4M3) info.key_scaling = info.value_scaling = VKATTN_SCALING_ROW;
+    const vkattn::Cache cache = make_cache(layer, 2, 24, type, type, pages, info);
+    const vkattn::Cache straight = make_cache(layer, 1, 24, type, type, pages / 2, info);
+    append(layer, cache, past);
+    HostTensor trees(VKATTN_TYPE_I32, {2, 7, 1});
+    for (std::uint64_t i = 0; i < 14; ++i) trees.set(i, kRows[i % 7]);
+    const HostTensor drafted = append_trees(layer, cache, draft, trees);
+    std::vector<std::uint32_t> kept;
+    for (const std::uint32_t place : kPath) kept.push_back(kPast + place);
+    cache.keep(1, kPast, kept);
+    cache.rewind(0, kPast);
+    CHECK(lengths_of(cache, 2) == std::vector<std::uint32_t>{kPast, kPast + 4});
+    const std::array<std::uint32_t, kPast> whole = {0, 1, 2, 3, 4, 5};
+    const auto of_second = [&](const HostTensor &all, std::span<const std::uint32_t> places) {
+        std::vector<std::uint32_t> in_second;
+        for (const std::uint32_t place : places)
+            in_second.push_back(static_cast<std::uint32_t>(all.shape()[1]) + place);
+        return tokens_at(all, in_second);
+    };
+    append(layer, straight, of_second(past, whole));
+    const HostTensor accepted = append(layer, straight, of_second(draft, kPath));
+    check_equal("the accepted path", of_second(drafted, kPath), accepted, 1e-9);
+    const std::array<std::uint32_t, 2> both = {0, 1};
+    check_equal("after it", of_second(append(layer, cache, next), both), append(layer, straight, of_second(next, both)),
+                1e-9);
+}
+
+} // namespace
+
+TEST_CASE_FIXTURE(DeviceTest, "of a tree of drafts the accepted path is kept") {
+    LayerCase c = cached_layers(true).front();
+    c.config.rope_theta = 0; // which turns each token by its place
+    std::uint32_t turn = 0;
+    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_Q8_0, VKATTN_TYPE_F8_E4M3})
+        for (const std::uint32_t pages : {0u, 6u})
+            if (turn++ % 2 == 0 || type != VKATTN_TYPE_F16) check_drafts(c, type, pages);
+    const vkattn::Layer layer = make_layer(c);
+    const vkattn::Cache cache = make_cache(layer, 2, 24, VKATTN_TYPE_F32, VKATTN_TYPE_F32, 6);
+    append(layer, cache, random_tokens(c, 2, 12, 54));
+    cache.keep(1, 12, {});
+    cache.rewind(1, 0);
+    cache.share_prefix(0, 1, 12);
+    const auto check = [&](std::uint32_t length, std::vector<std::uint32_t> tokens, const char *expected) {
+        const std::string message = message_of([&] { cache.keep(0, length, tokens); });
+        CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
+    };
+    check(13, {}, "length: 13, expected at most the 12 tokens");
+    check(4, {5, 5}, "tokens[1]: 5, expected 6 to 12 - 1");
+    check(4, {3}, "tokens[0]: 3, expected 4 to 12 - 1");
+    check(4, {12}, "tokens[0]: 12, expected 4 to 12 - 1");
+    check(9, {11}, "sequence: 0 shares the page of token 9");
+    cache.rewind(1, 8);
+    cache.keep(0, 9, std::vector<std::uint32_t>{11});
+    CHECK(lengths_of(cache, 2) == std::vector<std::uint32_t>{10, 8});
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "sequences of different lengths, and a sequence copied to another place") {
     for (const LayerCase &c : cached_layers(true)) {
         CAPTURE(c.name);

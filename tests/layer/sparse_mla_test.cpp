@@ -119,6 +119,7 @@ TEST_CASE_FIXTURE(DeviceTest, "configurations and calls that an indexer cannot s
     const vkattn_tensor mask = vkattn::tensor(VKATTN_TYPE_BOOL, {5, 5});
     refuses_call("attn_mask: given", [&](auto &changed) { changed.attn_mask = mask; });
     refuses_call("block_mask: given", [&](auto &changed) { changed.block_mask = mask; });
+    refuses_call("tree_mask: given", [&](auto &changed) { changed.tree_mask = mask; });
     refuses_call("key_padding_mask: given", [](auto &changed) {
         changed.key_padding_mask = vkattn::tensor(VKATTN_TYPE_BOOL, {2, 5});
     });

@@ -29,6 +29,7 @@ const std::vector<std::function<void(LayerDraw &)>> &reductions() {
     static const std::vector<std::function<void(LayerDraw &)>> all = {
         [](LayerDraw &d) { d.mask = false; },
         [](LayerDraw &d) { d.blocks = false; },
+        [](LayerDraw &d) { d.trees = false; },
         [](LayerDraw &d) { d.key_padding = false; },
         [](LayerDraw &d) { d.key_lengths = false; },
         [](LayerDraw &d) { d.window = false; },

@@ -120,11 +120,16 @@ void add_mask_times_slopes(AttentionProblem &p, std::mt19937 &random) {
     p.mask_flags |= VKATTN_MASK_TIMES_SLOPES;
 }
 
+void add_tree(AttentionProblem &p, std::mt19937 &random) {
+    const AttentionSizes s = sizes_of(p);
+    p.tree_mask = random_trees({s.batch, s.q_len, (s.q_len + 31) / 32}, s.q_len, random);
+}
+
 void add_softcap(AttentionProblem &p, std::mt19937 &) { p.softcap = 1.25f; }
 void add_sinks(AttentionProblem &p, std::mt19937 &) { p.sinks = per_head(p, -2.0f, 1.5f); }
 
-const std::array<Feature, 16> &features() {
-    static const std::array<Feature, 16> list = {{{"causal top-left", Slot::kOffset, add_causal},
+const std::array<Feature, 17> &features() {
+    static const std::array<Feature, 17> list = {{{"causal top-left", Slot::kOffset, add_causal},
                                                   {"causal bottom-right", Slot::kOffset, add_causal_bottom_right},
                                                   {"causal with past_len", Slot::kOffset, add_past_len},
                                                   {"causal with past_lengths", Slot::kOffset, add_past_lengths},
@@ -135,6 +140,7 @@ const std::array<Feature, 16> &features() {
                                                   {"block_mask", Slot::kNone, add_block_mask},
                                                   {"window", Slot::kNone, add_window},
                                                   {"key_lengths", Slot::kNone, add_key_lengths},
+                                                  {"tree_mask", Slot::kNone, add_tree},
                                                   {"key_padding_mask", Slot::kNone, add_key_padding},
                                                   {"alibi_slopes", Slot::kNone, add_alibi},
                                                   {"mask times slopes", Slot::kMask, add_mask_times_slopes},
@@ -457,6 +463,25 @@ TEST_CASE_FIXTURE(DeviceTest, "keys after the last query are hidden where that i
     }
 }
 
+// The tree begins inside a tile, at its end and behind many; words of some rows have none of their bits.
+TEST_CASE_FIXTURE(DeviceTest, "a tree of any size after a past of any length") {
+    std::size_t number = 0;
+    for (const auto &[q_len, past] :
+         {std::pair{1u, 0u}, {8u, 1024u}, {31u, 33u}, {33u, 31u}, {64u, 64u}, {65u, 0u}, {96u, 700u}}) {
+        INFO("Lq ", q_len, ", past ", past);
+        std::mt19937 random(q_len);
+        AttentionProblem problem = plain_problem(2, q_len, past + q_len, random);
+        add_tree(problem, random);
+        const std::size_t with = number++ % 4;
+        if (with == 1) problem.past_len = past;
+        if (with == 2) problem.past_len = past / 2; // keys after the queries' own are hidden
+        if (with == 3)
+            problem.past_lengths = lengths(problem, {static_cast<float>(past / 3), static_cast<float>(past)});
+        check_every_kernel(problem);
+        check_every_kernel(in_f16(problem));
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "lengths beyond every bound are clamped") {
     std::mt19937 random(9);
     AttentionProblem problem = plain_problem(3, 9, 70, random);
@@ -621,6 +646,7 @@ TEST_CASE_FIXTURE(DeviceTest, "an additive f32 mask with every other mask") { ch
 TEST_CASE_FIXTURE(DeviceTest, "an additive f16 mask with every other mask") { check_pairs("additive f16 mask"); }
 TEST_CASE_FIXTURE(DeviceTest, "a short mask with every other mask") { check_pairs("short boolean mask"); }
 TEST_CASE_FIXTURE(DeviceTest, "a block mask with every other mask") { check_pairs("block_mask"); }
+TEST_CASE_FIXTURE(DeviceTest, "a tree mask with every other mask") { check_pairs("tree_mask"); }
 TEST_CASE_FIXTURE(DeviceTest, "a window with every other mask") { check_pairs("window"); }
 TEST_CASE_FIXTURE(DeviceTest, "key_lengths with every other mask") { check_pairs("key_lengths"); }
 TEST_CASE_FIXTURE(DeviceTest, "key_padding_mask with every other mask") { check_pairs("key_padding_mask"); }

@@ -175,6 +175,40 @@ TEST_CASE_FIXTURE(DeviceTest, "a block mask for each sequence") {
     }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a tree of drafts for each sequence") {
+    for (const Keys keys : {Keys::kPacked, Keys::kPaged, Keys::kDense}) {
+        SequencesCase c{.lengths = kMixed, .keys = keys, .trees = true};
+        check(c);
+        c.blocks = true;
+        check(c);
+        c.blocks = c.tells_longest = false;
+        check(c);
+        c.mask_flags = VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW;
+        c.window_left = 40;
+        c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+        check(c);
+        c = {.lengths = {{9, 300}, {9, 9}, {9, 4}}, .packs_queries = false, .keys = keys, .trees = true};
+        c.query_type = VKATTN_TYPE_F16;
+        c.key_type = keys == Keys::kDense ? VKATTN_TYPE_Q8_0 : VKATTN_TYPE_F16;
+        c.value_type = keys == Keys::kDense ? VKATTN_TYPE_Q4_0 : VKATTN_TYPE_F16;
+        check(c);
+    }
+}
+
+// Two parts of a batch of few queries have trees as wide as the whole batch's.
+TEST_CASE_FIXTURE(DeviceTest, "trees of prefills and decodes that are attended side by side") {
+    const LimitedDevice narrow("parallel_workgroups=2,scalar_address_loads=0");
+    std::mt19937 random(66);
+    const SequencesCase c{.lengths = {{1, 1900}, {40, 700}, {8, 600}, {0, 90}, {9, 1030}, {3, 3}, {7, 5}},
+                          .keys = Keys::kPaged,
+                          .trees = true};
+    std::vector<Sequence> sequences = make_sequences(c, random);
+    SequencesBatch batch = make_batch(c, sequences, random);
+    const std::string complaints =
+        try_batch(c, batch, expect(c, sequences, batch), VKATTN_KERNEL_AUTO, narrow.device());
+    CHECK_MESSAGE(complaints.empty(), complaints);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "dense queries over packed and paged keys of every type") {
     const std::vector<SequenceLengths> lengths = {{2, 300}, {2, 1}, {2, 17}};
     for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {

@@ -63,6 +63,7 @@ const std::vector<Reduction> &reductions() {
         [](SequencesDraw &d) { d.batch.functions = false; },
         [](SequencesDraw &d) { d.batch.alibi = false; },
         [](SequencesDraw &d) { d.batch.blocks = false; },
+        [](SequencesDraw &d) { d.batch.trees = false; },
         [](SequencesDraw &d) { d.batch.mask_flags = VKATTN_MASK_NONE; },
         [](SequencesDraw &d) { d.batch.mask_flags &= ~std::uint32_t{VKATTN_MASK_WINDOW}; },
         [](SequencesDraw &d) { d.batch.alignment = VKATTN_CAUSAL_TOP_LEFT; },

@@ -65,6 +65,7 @@ const std::vector<std::function<void(AttentionDraw &)>> &reductions() {
         [](AttentionDraw &d) { d.functions = false; },
         [](AttentionDraw &d) { d.mask = DrawnMask::kNone; },
         [](AttentionDraw &d) { d.block_q_len = d.block_kv_len = 0; },
+        [](AttentionDraw &d) { d.trees = false; },
         [](AttentionDraw &d) { d.key_padding = false; },
         [](AttentionDraw &d) { d.key_lengths = false; },
         [](AttentionDraw &d) { d.alibi = false; },
@@ -146,6 +147,7 @@ std::string save_case(const AttentionDraw &d) {
     add("v", p.value);
     add("attn_mask", p.attn_mask);
     add("block_mask", p.block_mask);
+    add("tree_mask", p.tree_mask);
     add("key_padding_mask", p.key_padding_mask);
     add("nonpad_kv_seqlen", p.key_lengths);
     add("alibi_slopes", p.alibi_slopes);

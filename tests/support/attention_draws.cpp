@@ -94,6 +94,7 @@ AttentionDraw draw_attention(unsigned seed) {
     };
     d.key_scales = scales(d.key);
     d.value_scales = d.value_in_key ? 0 : scales(d.value);
+    d.trees = draws.compiled.one_in(6);
     return d;
 }
 
@@ -202,6 +203,8 @@ AttentionProblem problem_of(const AttentionDraw &d) {
     p.values_rotated = d.values_rotated;
     if (d.key_scales != 0) p.key_scales = random_scales(p.key.shape(), d.key_scales - 1, random);
     if (d.value_scales != 0) p.value_scales = random_scales(p.value.shape(), d.value_scales - 1, random);
+    if (d.trees && (d.q_len <= d.kv_len || d.key_lengths || d.past_lengths))
+        p.tree_mask = random_trees({d.batch, d.q_len, (d.q_len + 31) / 32}, d.q_len, random);
     if (d.list_len == 0) return p;
     p.key_block_len = static_cast<std::uint32_t>(d.key_block_len);
     p.key_indices = random_key_lists({d.batch, d.list_heads, d.q_len, d.list_len},
@@ -234,6 +237,7 @@ std::string text(const AttentionDraw &d) {
     add(d.sinks, "sinks");
     add(d.list_len != 0, "lists of " + std::to_string(d.list_len) + " x " + std::to_string(d.key_block_len) +
                              " keys, heads " + std::to_string(d.list_heads));
+    add(d.trees, "trees");
     add(d.modulo_heads, "heads modulo");
     add(d.past_len != 0, "past_len " + std::to_string(d.past_len));
     add(d.past_lengths, "past_lengths");

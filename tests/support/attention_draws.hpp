@@ -32,6 +32,7 @@ struct AttentionDraw {
     bool functions = false; // of a variant; problem_of leaves them out
     bool keys_rotated = false, values_rotated = false;
     unsigned key_scales = 0, value_scales = 0; // 0: none, else bits + 1: a scale for each batch entry, head, row
+    bool trees = false;
     bool operator==(const AttentionDraw &) const = default;
 };
 

@@ -240,6 +240,7 @@ vkattn_attention_desc describe(const AttentionProblem &problem, const AttentionR
     desc.key_scales = problem.key_scales.view();
     desc.value_scales = problem.value_scales.view();
     desc.key_indices = problem.key_indices.view();
+    desc.tree_mask = problem.tree_mask.view();
     desc.key_block_len = problem.key_block_len;
     desc.query_rounding = problem.query_rounding;
     desc.region_alignment = problem.region_alignment;
@@ -260,6 +261,7 @@ std::vector<Region> regions_of(const AttentionProblem &problem, AttentionResults
     add(VKATTN_ROLE_ATTN_MASK, problem.attn_mask, Access::kRead);
     add(VKATTN_ROLE_BLOCK_MASK, problem.block_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_INDICES, problem.key_indices, Access::kRead);
+    add(VKATTN_ROLE_TREE_MASK, problem.tree_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_SCALES, problem.key_scales, Access::kRead);
     add(VKATTN_ROLE_VALUE_SCALES, problem.value_scales, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, problem.key_padding_mask, Access::kRead);

@@ -240,6 +240,7 @@ vkattn_layer_call call_of(const LayerProblem &p, const LayerResults &r, vkattn_k
     call.block_mask = p.block_mask.view();
     call.block_q_len = p.block_q_len;
     call.block_kv_len = p.block_kv_len;
+    call.tree_mask = p.tree_mask.view();
     call.key_padding_mask = p.key_padding_mask.view();
     call.key_lengths = p.key_lengths.view();
     call.attn_weights = r.attn_weights.view();
@@ -262,6 +263,7 @@ std::string run_layer(const LayerProblem &p, LayerResults &r, const vkattn::Plan
     add(VKATTN_ROLE_VALUE, p.value, Access::kRead);
     add(VKATTN_ROLE_ATTN_MASK, p.attn_mask, Access::kRead);
     add(VKATTN_ROLE_BLOCK_MASK, p.block_mask, Access::kRead);
+    add(VKATTN_ROLE_TREE_MASK, p.tree_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, p.key_padding_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_LENGTHS, p.key_lengths, Access::kRead);
     if (!r.in_place) {

@@ -99,6 +99,7 @@ LayerDraw draw_layer(unsigned seed) {
     d.window_right = static_cast<int>(random.up_to(40)) - 2;
     const bool mla = d.config.kind == VKATTN_LAYER_MLA || d.config.kind == VKATTN_LAYER_MLA_BLOCK;
     if (mla && d.config.q_lora_rank != 0 && compiled.one_in(2)) draw_indexer(compiled, d);
+    d.trees = compiled.one_in(5) && d.config.index_topk == 0;
     return d;
 }
 
@@ -165,6 +166,8 @@ LayerProblem problem_of(const LayerDraw &d) {
         p.block_kv_len = 16;
         p.block_mask = random_block_states({1, c.num_heads, (q_len(d) + 7) / 8, (keys + 15) / 16}, random);
     }
+    if (d.trees && q_len(d) <= keys)
+        p.tree_mask = random_trees({d.batch, q_len(d), (q_len(d) + 31) / 32}, q_len(d), random);
     if (d.key_lengths) {
         std::uniform_int_distribution<int> any(0, static_cast<int>(keys) + 2);
         p.key_lengths = HostTensor(VKATTN_TYPE_I32, {d.batch});
@@ -194,7 +197,7 @@ std::string text(const LayerDraw &d) {
         << d.present << ", attn_weights " << d.with_weights << ", causal " << d.causal << ", bottom right "
         << d.bottom_right << ", window " << d.window << " " << d.window_left << " " << d.window_right
         << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask " << d.mask << ", blocks "
-        << d.blocks;
+        << d.blocks << ", trees " << d.trees;
     if (c.index_topk != 0)
         out << ", indexer of " << c.index_n_heads << " heads of " << c.index_head_dim << ", the best " << c.index_topk
             << ", interleaved " << c.index_rope_interleaved;

@@ -18,7 +18,7 @@ struct LayerDraw {
     std::uint64_t past_len = 0;
     bool present = false, with_weights = false;
     bool causal = false, bottom_right = false, window = false, key_padding = false, key_lengths = false, mask = false,
-         blocks = false;
+         blocks = false, trees = false;
     int window_left = -1, window_right = -1;
 };
 

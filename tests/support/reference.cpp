@@ -67,16 +67,25 @@ std::size_t kv_head_of(const AttentionProblem &p, const AttentionSizes &s, std::
     return head / (s.query_heads / s.kv_heads);
 }
 
+long long keys_less_queries(const AttentionProblem &p, const DenseProblem &d, std::size_t batch) {
+    const double kv_len = static_cast<double>(d.sizes.kv_len);
+    const double keys = p.key_lengths.present() ? std::clamp(d.key_lengths[batch], 0.0, kv_len) : kv_len;
+    return static_cast<long long>(keys) - static_cast<long long>(d.sizes.q_len);
+}
+
 // The key position that query 0 stands at.
 long long mask_offset(const AttentionProblem &p, const DenseProblem &d, std::size_t batch) {
     if (p.past_lengths.present()) {
         return static_cast<long long>(std::clamp(d.past_lengths[batch], 0.0, static_cast<double>(1 << 30)));
     }
     if (p.past_len.present != 0) return p.past_len.value;
-    if (p.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
-    const double kv_len = static_cast<double>(d.sizes.kv_len);
-    const double keys = p.key_lengths.present() ? std::clamp(d.key_lengths[batch], 0.0, kv_len) : kv_len;
-    return static_cast<long long>(keys) - static_cast<long long>(d.sizes.q_len);
+    return p.causal_alignment == VKATTN_CAUSAL_TOP_LEFT ? 0 : keys_less_queries(p, d, batch);
+}
+
+// The first of the queries' own keys.
+long long first_own_key(const AttentionProblem &p, const DenseProblem &d, std::size_t batch) {
+    const bool has_past = p.past_lengths.present() || p.past_len.present != 0;
+    return has_past ? mask_offset(p, d, batch) : keys_less_queries(p, d, batch);
 }
 
 void scaled_scores(const AttentionProblem &p, const DenseProblem &d, Row &row) {
@@ -200,6 +209,20 @@ void hide_by_window(const AttentionProblem &p, const DenseProblem &d, Row &row) 
     }
 }
 
+void hide_by_tree(const AttentionProblem &p, const DenseProblem &d, Row &row) {
+    if (!p.tree_mask.present()) return;
+    const std::size_t words = p.tree_mask.shape().back();
+    const auto *tree = reinterpret_cast<const std::uint32_t *>(p.tree_mask.bytes().data()) +
+                       (row.batch * d.sizes.q_len + row.query) * words;
+    const long long first = first_own_key(p, d, row.batch);
+    for (std::size_t j = 0; j < row.scores.size(); ++j) {
+        const long long own = static_cast<long long>(j) - first;
+        if (own < 0) continue;
+        const bool is_own = own < static_cast<long long>(d.sizes.q_len);
+        if (!is_own || (tree[own / 32] >> (own % 32) & 1) == 0) row.scores[j] = kHidden;
+    }
+}
+
 void hide_by_key_lengths(const AttentionProblem &p, const DenseProblem &d, Row &row) {
     if (!p.key_lengths.present()) return;
     for (std::size_t j = 0; j < row.scores.size(); ++j) {
@@ -300,6 +323,7 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     hide_behind_last_query(p, d, row);
     hide_by_causal(p, d, row);
     hide_by_window(p, d, row);
+    hide_by_tree(p, d, row);
     hide_by_key_lengths(p, d, row);
     hide_by_key_padding(p, d, row);
     apply_key_list(p, d, row);

@@ -26,6 +26,7 @@ struct AttentionProblem {
     std::uint32_t key_block_len = 1;
     bool keys_rotated = false, values_rotated = false; // V in K is rotated as K is
     HostTensor key_scales, value_scales;               // [B|1,Hkv|1,Lk|1,1]; V in K has those of K
+    HostTensor tree_mask;                              // [B,Lq,ceil(Lq/32)]
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     HostTensor past_lengths;
@@ -91,6 +92,7 @@ struct LayerProblem {
     HostTensor attn_mask;
     HostTensor block_mask; // [B|1,Hq|1,Q|1,K]
     std::uint32_t block_q_len = 0, block_kv_len = 0;
+    HostTensor tree_mask; // [B,Lq,ceil(Lq/32)]
     HostTensor key_padding_mask;
     HostTensor key_lengths;
     std::uint32_t mask_flags = VKATTN_MASK_NONE;

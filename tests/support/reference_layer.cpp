@@ -203,6 +203,7 @@ struct Run {
         inner.block_mask = p.block_mask;
         inner.block_q_len = p.block_q_len;
         inner.block_kv_len = p.block_kv_len;
+        inner.tree_mask = p.tree_mask;
         inner.key_padding_mask = p.key_padding_mask;
         inner.key_lengths = p.key_lengths;
         inner.mask_flags = p.mask_flags;

@@ -146,6 +146,26 @@ void add_blocks(const SequencesCase &c, std::vector<Sequence> &sequences, std::m
         batch.block_mask.set(i, sequences[i / of_one].problem.block_mask.get(i % of_one));
 }
 
+// Rows of the longest sequence's width, the words behind a sequence's own all ones.
+void add_trees(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt19937 &random, SequencesBatch &batch) {
+    const std::uint64_t rows = batch.query.shape()[2];
+    const std::uint64_t most = c.packs_queries && c.tells_longest ? longest(c, &SequenceLengths::queries) : rows;
+    const std::uint64_t words = (most + 31) / 32;
+    batch.tree_mask =
+        HostTensor(VKATTN_TYPE_I32, c.packs_queries ? Shape{rows, words} : Shape{sequences.size(), rows, words});
+    std::ranges::fill(batch.tree_mask.bytes(), 0xff);
+    std::uint64_t first = 0;
+    for (Sequence &sequence : sequences) {
+        const std::uint64_t queries = sequence.lengths.queries, own = (queries + 31) / 32;
+        if (queries == 0) continue;
+        sequence.problem.tree_mask = random_trees({1, queries, own}, queries, random);
+        for (std::uint64_t i = 0; i < queries; ++i)
+            std::memcpy(&batch.tree_mask.bytes()[4 * (first + i) * words],
+                        &sequence.problem.tree_mask.bytes()[4 * i * own], 4 * own);
+        first += queries;
+    }
+}
+
 } // namespace
 
 SequencesBatch make_batch(const SequencesCase &c, std::vector<Sequence> &sequences, std::mt19937 &random) {
@@ -169,6 +189,7 @@ SequencesBatch make_batch(const SequencesCase &c, std::vector<Sequence> &sequenc
     batch.slopes = sequences[0].problem.alibi_slopes;
     fill_keys(c, sequences, random, batch);
     if (c.blocks) add_blocks(c, sequences, random, batch);
+    if (c.trees) add_trees(c, sequences, random, batch);
     return batch;
 }
 
@@ -185,6 +206,7 @@ vkattn_attention_desc describe(const SequencesCase &c, const SequencesBatch &bat
     desc.block_mask = batch.block_mask.view();
     desc.block_q_len = kBlockQueries;
     desc.block_kv_len = kBlockKeys;
+    desc.tree_mask = batch.tree_mask.view();
     desc.key_lengths = batch.key_lengths.view();
     desc.alibi_slopes = batch.slopes.view();
     if (c.packs_queries && c.tells_longest)
@@ -215,6 +237,7 @@ std::vector<Region> regions_of(SequencesBatch &batch) {
     add(VKATTN_ROLE_CU_SEQLENS_K, batch.cu_seqlens_k);
     add(VKATTN_ROLE_BLOCK_TABLE, batch.block_table);
     add(VKATTN_ROLE_BLOCK_MASK, batch.block_mask);
+    add(VKATTN_ROLE_TREE_MASK, batch.tree_mask);
     add(VKATTN_ROLE_KEY_LENGTHS, batch.key_lengths);
     add(VKATTN_ROLE_KEY_SCALES, batch.key_scales);
     add(VKATTN_ROLE_VALUE_SCALES, batch.value_scales);

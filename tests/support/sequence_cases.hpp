@@ -30,6 +30,7 @@ struct SequencesCase {
     bool alibi = false;
     bool scales = false;       // of each row of K and V, whose types are floats of 8 bits
     bool blocks = false;       // a block mask of its own for each sequence and head
+    bool trees = false;        // a tree mask of its own for each sequence
     bool tells_longest = true; // as max_seqlen_q and max_seqlen_k
     bool functions = false;    // of a variant, which the batch is given after it is made
     bool operator==(const SequencesCase &) const = default;
@@ -44,7 +45,7 @@ struct Sequence {
 // A batch in memory, and what says where its sequences lie. K and V are NaN where no row is copied to.
 struct SequencesBatch {
     HostTensor query, key, value, key_scales, value_scales, cu_seqlens_q, cu_seqlens_k, block_table, block_mask,
-        key_lengths, slopes;
+        tree_mask, key_lengths, slopes;
     HostTensor output, log_sum_exp;
     std::shared_ptr<const vkattn::Variant> variant; // and what it reads
     std::array<HostTensor, VKATTN_CAPTURED_TENSORS> captured;

@@ -51,6 +51,7 @@ SequencesDraw draw_sequences(unsigned seed) {
     if (random.one_in(2)) c.alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
     align(c);
     d.loses_pages = c.keys == Keys::kPaged && random.one_in(3);
+    c.trees = draws.compiled.one_in(5);
     return d;
 }
 
@@ -70,6 +71,7 @@ std::string text(const SequencesDraw &d) {
     if (c.alignment == VKATTN_CAUSAL_BOTTOM_RIGHT) out << ", bottom right";
     if (c.alibi) out << ", alibi";
     if (c.blocks) out << ", blocks";
+    if (c.trees) out << ", trees";
     if (c.functions) out << ", functions";
     if (d.loses_pages) out << ", pages outside the pool";
     return out.str();

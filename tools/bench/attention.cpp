@@ -109,6 +109,13 @@ InputSet make_input_set(const Context &context, const AttentionShape &shape, con
         set.add(context, VKATTN_ROLE_KEY_INDICES, vkattn_tensor_bytes(&problem.desc.key_indices))
             .write(std::as_bytes(std::span(lists)));
     }
+    if (shape.tree) {
+        std::vector<std::uint32_t> trees;
+        const std::vector<std::uint32_t> of_entry = tree_rows(shape);
+        for (std::uint32_t b = 0; b < shape.batch; ++b) trees.insert(trees.end(), of_entry.begin(), of_entry.end());
+        set.add(context, VKATTN_ROLE_TREE_MASK, vkattn_tensor_bytes(&problem.desc.tree_mask))
+            .write(std::as_bytes(std::span(trees)));
+    }
     set.add(context, VKATTN_ROLE_OUTPUT, vkattn_tensor_bytes(&problem.desc.output));
     return set;
 }

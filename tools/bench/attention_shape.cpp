@@ -72,6 +72,19 @@ std::vector<std::int32_t> key_lists(const AttentionShape &shape) {
     return lists;
 }
 
+std::vector<std::uint32_t> tree_rows(const AttentionShape &shape) {
+    const std::size_t words = (shape.q_len + 31) / 32;
+    std::vector<std::uint32_t> rows(shape.q_len * words);
+    std::mt19937 random(3);
+    for (std::size_t query = 0; query < shape.q_len; ++query) {
+        const auto row = rows.begin() + static_cast<std::ptrdiff_t>(query * words);
+        const std::size_t parent = query == 0 ? 0 : random() % query;
+        if (query > 0) std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(parent * words), words, row);
+        rows[query * words + query / 32] |= 1u << (query % 32);
+    }
+    return rows;
+}
+
 std::vector<std::int32_t> block_states(const AttentionShape &shape) {
     const std::size_t rows = blocks_of(shape, shape.q_len), columns = blocks_of(shape, shape.kv_len);
     const std::size_t visible = std::clamp<std::size_t>(columns * shape.visible_blocks / 100, 1, columns);
@@ -133,6 +146,7 @@ ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vk
         desc.block_q_len = desc.block_kv_len = shape.block_size;
     }
     if (shape.key_list != 0) desc.key_indices = tensor(VKATTN_TYPE_I32, {shape.batch, 1, shape.q_len, shape.key_list});
+    if (shape.tree) desc.tree_mask = tensor(VKATTN_TYPE_I32, {shape.batch, shape.q_len, (shape.q_len + 31) / 32});
     if (shape.rotated) desc.key_rotation = desc.value_rotation = VKATTN_ROTATION_HADAMARD;
     if (shape.kv_scales != "none") {
         desc.key_scales = scales_of(shape.kv_scales, desc.key);
@@ -149,12 +163,16 @@ ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vk
 }
 
 ShapedIndex index_of(const Context &context, const AttentionShape &shape) {
-    const std::pair<const char *, bool> others[] = {
-        {"--kv-heads", shape.kv_heads != 0},    {"--v-head-dim", shape.v_head_dim != 0},
-        {"--value-in-key", shape.value_in_key}, {"--block-mask", shape.block_size != 0},
-        {"--key-list", shape.key_list != 0},    {"--kv-rotation", shape.rotated},
-        {"--softcap", shape.softcap != 0.0f},   {"--alibi", shape.alibi},
-        {"--variant", !shape.variant.empty()}};
+    const std::pair<const char *, bool> others[] = {{"--kv-heads", shape.kv_heads != 0},
+                                                    {"--v-head-dim", shape.v_head_dim != 0},
+                                                    {"--value-in-key", shape.value_in_key},
+                                                    {"--block-mask", shape.block_size != 0},
+                                                    {"--key-list", shape.key_list != 0},
+                                                    {"--tree", shape.tree},
+                                                    {"--kv-rotation", shape.rotated},
+                                                    {"--softcap", shape.softcap != 0.0f},
+                                                    {"--alibi", shape.alibi},
+                                                    {"--variant", !shape.variant.empty()}};
     for (const auto &[option, given] : others)
         if (given) throw InputError(option, "is of attention, expected none beside --index");
     AttentionShape scored = shape;
@@ -199,6 +217,7 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
     if (shape.block_size != 0)
         text += ", " + std::to_string(shape.visible_blocks) + " % of blocks of " + std::to_string(shape.block_size);
     if (shape.key_list != 0) text += ", lists of " + std::to_string(shape.key_list) + " keys";
+    if (shape.tree) text += ", a tree of drafts";
     if (shape.rotated) text += ", K and V rotated";
     if (shape.kv_scales != "none") text += ", scales of each " + shape.kv_scales;
     if (shape.index != 0) text += ", choice of " + std::to_string(shape.index) + " keys";

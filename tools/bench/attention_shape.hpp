@@ -28,6 +28,7 @@ struct AttentionShape {
     std::uint32_t block_size = 0;      // of a block mask, in queries and in keys; 0: none
     std::uint32_t visible_blocks = 25; // percent of each row of blocks, at least one
     std::uint32_t key_list = 0;        // keys that each query's list names; 0: there are no lists
+    bool tree = false;                 // the queries are a draft in a tree, each behind some earlier one at random
     std::uint32_t index = 0;           // keys that are chosen for each query, in place of attention; 0: attention
     bool rotated = false;              // K and V are stored so
     std::string kv_scales = "none";    // of K and V: none, tensor, head, row
@@ -66,6 +67,9 @@ struct ShapedProblem {
 
 // Keys from the first on that a query sees: all, or up to its own where the last query stands at the last key.
 std::uint64_t seen_keys(const AttentionShape &shape, std::uint32_t query);
+
+// The tree_mask of a batch entry [q_len,ceil(q_len/32)].
+std::vector<std::uint32_t> tree_rows(const AttentionShape &shape);
 
 // The lists of a batch entry [1,q_len,key_list]: each of other keys of those that its query sees, at random, then -1; the
 // same at each call.

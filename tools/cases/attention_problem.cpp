@@ -26,6 +26,7 @@ constexpr std::string_view kAttentionInputs[] = {"q",
                                                  "cu_seqlens_k",
                                                  "block_table",
                                                  "key_indices",
+                                                 "tree_mask",
                                                  "captured.0",
                                                  "captured.1",
                                                  "captured.2",
@@ -265,6 +266,7 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     desc.sinks = builder.add_f32_vector(VKATTN_ROLE_SINKS, "sinks");
     builder.add_rotation(desc);
     builder.add_key_list(desc);
+    desc.tree_mask = builder.add_integers(VKATTN_ROLE_TREE_MASK, "tree_mask");
     builder.add_functions(desc);
     add_score_outputs(builder, desc);
     return builder.finish(desc);

@@ -11,9 +11,9 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 12> kLayerInputs{
-    "query",    "key",        "value",         "hidden_states", "attn_mask",        "key_padding_mask",
-    "past_key", "past_value", "past_k_latent", "past_v_latent", "nonpad_kv_seqlen", "block_mask"};
+constexpr std::array<std::string_view, 13> kLayerInputs{
+    "query",      "key",           "value",         "hidden_states",    "attn_mask",  "key_padding_mask", "past_key",
+    "past_value", "past_k_latent", "past_v_latent", "nonpad_kv_seqlen", "block_mask", "tree_mask"};
 
 // What a layer keeps of the keys and values of earlier calls.
 struct CacheNames {
@@ -128,6 +128,7 @@ void add_outputs(ProblemBuilder &builder, const CacheNames &names, vkattn_layer_
 void fill_masks(ProblemBuilder &builder, vkattn_layer_call &call) {
     call.attn_mask = builder.add_attn_mask();
     call.block_mask = builder.add_block_mask();
+    call.tree_mask = builder.add_integers(VKATTN_ROLE_TREE_MASK, "tree_mask");
     call.key_padding_mask = builder.add_key_padding_mask();
     call.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
     const MaskConfig &mask = builder.input().mask;

@@ -214,6 +214,7 @@ void add_shape(CLI::App &command, ShapeOptions &options) {
         ->capture_default_str()
         ->check(CLI::Range(0, 100));
     add_size(command, "--key-list", shape.key_list, "Attend so many keys of each query's own list, at random");
+    command.add_flag("--tree", shape.tree, "The queries are a draft in a tree: each sees the past and its own branch");
     command.add_option("--kv-rotation", options.kv_rotation, "How K and V are stored: none, hadamard")
         ->capture_default_str();
     command
