@@ -67,7 +67,8 @@ typedef struct vkattn_rope_scaling {
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
  * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved; rope_scaling;
- *                  scale (left out: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (left out: the
+ *                  rotary_dim (but of MLA): elements of a head that it rotates, the first, the others pass: even, up to the head size;
+ *                  0: all; without rope_theta 0; scale (left out: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (left out: the
  *                  kind's own)
  * MHA              embed_dim; num_kv_heads (0: num_heads), num_heads % num_kv_heads == 0; head_dim (0: embed_dim /
  *                  num_heads, which must divide); kv_head_mapping; rope_theta 0: no rotary embedding, else on Q and K
@@ -118,7 +119,8 @@ typedef struct vkattn_layer_config {
     uint32_t norm_first;
     uint32_t mlp_ratio;
     float rope_theta;
-    uint32_t rope_interleaved; /* 1: pairs (2i, 2i+1); 0: rotate-half pairs (i, i + D/2) */
+    uint32_t
+        rope_interleaved; /* 1: pairs (2i, 2i+1); 0: rotate-half pairs (i, i + D/2), of D elements that are rotated */
     vkattn_rope_scaling rope_scaling;
     vkattn_optional_float scale;
     float softcap;
@@ -127,6 +129,7 @@ typedef struct vkattn_layer_config {
     uint32_t index_head_dim;
     uint32_t index_topk;
     uint32_t index_rope_interleaved;
+    uint32_t rotary_dim;
 } vkattn_layer_config;
 
 /* One named weight, contiguous. Matrices may have any type of a weight (vkattn_enumerate_types), all others F32, F16 or BF16.

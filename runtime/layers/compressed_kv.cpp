@@ -43,8 +43,7 @@ vkattn_layer_config checked_compressed_kv_config(const vkattn_layer_config &conf
     check_size("latent_dim", config.latent_dim);
     check_size("decompress_lora_rank", config.decompress_lora_rank, 0);
     checked.head_dim = config.embed_dim / config.num_heads;
-    require(config.rope_theta == 0 || checked.head_dim % 2 == 0, "embed_dim, num_heads: head size ", checked.head_dim,
-            ", expected an even number for the rotary embedding");
+    checked.rotary_dim = checked_rotary_dim(config, checked.head_dim);
     return checked;
 }
 

@@ -118,8 +118,9 @@ bool is_mla(const vkattn_layer_config &config) {
 
 // Elements of a vector that the rotary embedding turns; 0 for none.
 uint32_t rope_dims(const vkattn_layer_config &config) {
-    if (config.rope_theta <= 0) return 0;
-    return is_mla(config) ? config.qk_rope_head_dim : config.head_dim;
+    if (config.rope_theta <= 0 || config.kind == VKATTN_LAYER_LATENT_MHA || config.kind == VKATTN_LAYER_LATENT_QUERY)
+        return 0;
+    return is_mla(config) ? config.qk_rope_head_dim : config.rotary_dim;
 }
 
 } // namespace
@@ -215,6 +216,18 @@ void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, u
 void check_size(const char *name, uint32_t size, uint32_t least) {
     require(size >= least, name, ": ", size, ", expected at least ", least);
     require(size <= kLargestSize, name, ": ", size, ", expected at most 2^29");
+}
+
+uint32_t checked_rotary_dim(const vkattn_layer_config &config, uint32_t head_dim) {
+    require(config.rope_theta > 0 || config.rotary_dim == 0, "rotary_dim: ", config.rotary_dim,
+            " without rope_theta, expected 0");
+    if (config.rope_theta <= 0) return 0;
+    const uint32_t dims = config.rotary_dim != 0 ? config.rotary_dim : head_dim;
+    require(config.rotary_dim != 0 || dims % 2 == 0, "head_dim: ", head_dim,
+            ", expected an even number for the rotary embedding, or rotary_dim to be given");
+    require(dims % 2 == 0 && dims <= head_dim, "rotary_dim: ", dims, ", expected an even number up to the head size ",
+            head_dim);
+    return dims;
 }
 
 namespace {

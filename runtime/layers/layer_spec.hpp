@@ -70,4 +70,7 @@ void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, u
                       uint64_t in_features, MatrixUse use = {.times = 1});
 void check_size(const char *name, uint32_t size, uint32_t least = 1);
 
+// How many elements of a head of this size the rotary embedding turns, the first; 0: there is none. Fails, naming the member.
+uint32_t checked_rotary_dim(const vkattn_layer_config &config, uint32_t head_dim);
+
 } // namespace vkattn

@@ -77,8 +77,7 @@ vkattn_layer_config checked_mha_config(const vkattn_layer_config &config) {
         checked.head_dim = config.embed_dim / config.num_heads;
     }
     check_size("head_dim", checked.head_dim);
-    require(config.rope_theta == 0 || checked.head_dim % 2 == 0, "head_dim: ", checked.head_dim,
-            ", expected an even number for the rotary embedding");
+    checked.rotary_dim = checked_rotary_dim(config, checked.head_dim);
     return checked;
 }
 

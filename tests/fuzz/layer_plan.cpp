@@ -41,6 +41,7 @@ vkattn_layer_config some_config(FuzzedDataProvider &data) {
     config.rope_theta = data.ConsumeBool() ? 10000.0f : data.ConsumeFloatingPoint<float>();
     config.rope_interleaved = data.ConsumeBool();
     config.softcap = data.ConsumeBool() ? 0.0f : 30.0f;
+    config.rotary_dim = data.ConsumeBool() ? 0 : some_width(data);
     return config;
 }
 

@@ -21,6 +21,7 @@ struct Config {
     std::uint32_t rope_interleaved = 0;
     vkattn_type weight_type = VKATTN_TYPE_F32;
     bool biases = true;
+    std::uint32_t rotary_dim = 0;
 };
 
 vkattn_layer_config layer_config(const Config &c) {
@@ -33,6 +34,7 @@ vkattn_layer_config layer_config(const Config &c) {
     config.kv_head_mapping = c.mapping;
     config.rope_theta = c.rope_theta;
     config.rope_interleaved = c.rope_interleaved;
+    config.rotary_dim = c.rotary_dim;
     return config;
 }
 
@@ -244,6 +246,44 @@ TEST_CASE_FIXTURE(DeviceTest, "rotary embedding, both pairings") {
         config.head_dim = 6; // whose halves are of an odd number of elements
         check_both(self_attention(config, 2, 5, VKATTN_TYPE_F16), VKATTN_TYPE_F16);
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a rotary embedding of a part of each head, normalised and not, of odd heads too") {
+    struct Part {
+        std::uint32_t head_dim, rotary_dim;
+    };
+    // by fours of whole words, by elements, of odd heads, more fours than a workgroup has invocations
+    for (const auto &[head_dim, rotary_dim] : {Part{64, 16}, {64, 64}, {24, 6}, {13, 4}, {13, 12}, {7, 2}, {288, 256}})
+        for (const std::uint32_t interleaved : {0u, 1u}) {
+            CAPTURE(head_dim);
+            CAPTURE(rotary_dim);
+            CAPTURE(interleaved);
+            const Config config{.num_kv_heads = 2,
+                                .head_dim = head_dim,
+                                .rope_theta = 10000.0f,
+                                .rope_interleaved = interleaved,
+                                .rotary_dim = rotary_dim};
+            check_both(self_attention(config, 2, 7));
+            LayerProblem p = with_past(config, 2, 3, 900);
+            std::mt19937 random(27);
+            for (const char *name : {"q_norm.weight", "k_norm.weight"})
+                p.weights[name] = normal_tensor(VKATTN_TYPE_F32, {head_dim}, random);
+            check_layer(p, output_of(p), VKATTN_KERNEL_AUTO);
+        }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "parts of heads that cannot be rotated are named") {
+    const auto check = [](const Config &config, const char *expected) {
+        std::mt19937 random(28);
+        const Weights weights = random_weights(config, random);
+        CHECK_THROWS_WITH_AS(make_layer(layer_config(config), weights), doctest::Contains(expected), vkattn::Error);
+    };
+    check({.head_dim = 8, .rope_theta = 1e4f, .rotary_dim = 10},
+          "rotary_dim: 10, expected an even number up to the head size 8");
+    check({.head_dim = 8, .rope_theta = 1e4f, .rotary_dim = 3}, "rotary_dim: 3, expected an even number");
+    check({.head_dim = 8, .rotary_dim = 4}, "rotary_dim: 4 without rope_theta, expected 0");
+    check({.head_dim = 7, .rope_theta = 1e4f},
+          "head_dim: 7, expected an even number for the rotary embedding, or rotary_dim");
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a factor for every pair of the rotary embedding: LongRoPE") {

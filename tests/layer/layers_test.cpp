@@ -28,7 +28,7 @@ std::vector<HostTensor> cache_of(const LayerCase &c, std::uint64_t batch, std::u
     case VKATTN_LAYER_COMPRESSED_KV:
         return std::vector(2, HostTensor(type, {batch, len, s.latent_dim}));
     default:
-        return std::vector(2, HostTensor(type, {batch, s.num_kv_heads, len, s.embed_dim / s.num_heads}));
+        return std::vector(2, HostTensor(type, {batch, s.num_kv_heads, len, s.head_dim}));
     }
 }
 

@@ -183,6 +183,14 @@ LayerCase mha_case(bool wide) {
     return layer_case("mha", config);
 }
 
+LayerCase part_of_head_case(bool wide) {
+    vkattn_layer_config config = mha_case(wide).config;
+    config.head_dim = wide ? 64 : 13;
+    config.rotary_dim = wide ? 16 : 6;
+    config.rope_interleaved = !wide;
+    return layer_case("mha, rotated in part", config);
+}
+
 } // namespace
 
 std::vector<LayerCase> cached_layers(bool wide) {
@@ -194,7 +202,8 @@ std::vector<LayerCase> cached_layers(bool wide) {
             compressed_case(0, wide),
             compressed_case(5, wide),
             encoder_case(0, wide),
-            encoder_case(1, wide)};
+            encoder_case(1, wide),
+            part_of_head_case(wide)};
 }
 
 Weights random_weights(const LayerCase &c, std::mt19937 &random, const WeightStorage &storage) {

@@ -30,7 +30,8 @@ vkattn_layer_config draw_config(Random &random) {
     const bool divides = c.kind == VKATTN_LAYER_LATENT_MHA || c.kind == VKATTN_LAYER_COMPRESSED_KV;
     c.num_kv_heads = number(3);
     c.num_heads = c.num_kv_heads * random.any<std::uint32_t>({1, 1, 2, 3});
-    c.head_dim = 2 * number(random.one_in(4) ? 48 : 12);
+    const bool rotates_part = random.one_in(3);
+    c.head_dim = rotates_part ? 1 + number(random.one_in(4) ? 95 : 23) : 2 * number(random.one_in(4) ? 48 : 12);
     c.embed_dim = divides ? c.num_heads * c.head_dim : number(70);
     c.input_dim = number(50);
     c.latent_dim = c.kind == VKATTN_LAYER_LATENT_QUERY ? c.num_heads * number(20) : number(random.one_in(4) ? 70 : 20);
@@ -49,6 +50,7 @@ vkattn_layer_config draw_config(Random &random) {
     const bool turns = c.kind == VKATTN_LAYER_MLA || c.kind == VKATTN_LAYER_MLA_BLOCK || random.one_in(2);
     c.rope_theta = turns ? 10000.0f : 0.0f;
     c.rope_interleaved = random.one_in(2);
+    if (rotates_part && turns) c.rotary_dim = 2 * number(c.head_dim / 2);
     if (random.one_in(4)) c.kv_head_mapping = VKATTN_KV_HEADS_MODULO;
     if (random.one_in(5)) c.softcap = 3.0f;
     if (random.one_in(5)) c.scale = 0.3f;
@@ -190,14 +192,14 @@ std::string text(const LayerDraw &d) {
         << ", ranks " << c.q_lora_rank << " " << c.kv_lora_rank << " " << c.decompress_lora_rank << ", form "
         << c.mla_form << ", ffn " << c.ffn_dim << ", ratio " << c.mlp_ratio << ", activation " << c.activation
         << ", norm first " << c.norm_first << ", theta " << c.rope_theta << ", interleaved " << c.rope_interleaved
-        << ", mapping " << c.kv_head_mapping << ", softcap " << c.softcap << ", scale " << c.scale.value << ", biases "
-        << d.biases << ", head norms " << d.head_norms << ", types " << type_name(d.weights) << " "
-        << type_name(d.tokens) << " -> " << type_name(d.output) << ", cache " << type_name(d.cache) << ", batch "
-        << d.batch << ", len " << d.len << " other " << d.other_len << " past " << d.past_len << ", present "
-        << d.present << ", attn_weights " << d.with_weights << ", causal " << d.causal << ", bottom right "
-        << d.bottom_right << ", window " << d.window << " " << d.window_left << " " << d.window_right
-        << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask " << d.mask << ", blocks "
-        << d.blocks << ", trees " << d.trees;
+        << ", rotated " << c.rotary_dim << ", mapping " << c.kv_head_mapping << ", softcap " << c.softcap << ", scale "
+        << c.scale.value << ", biases " << d.biases << ", head norms " << d.head_norms << ", types "
+        << type_name(d.weights) << " " << type_name(d.tokens) << " -> " << type_name(d.output) << ", cache "
+        << type_name(d.cache) << ", batch " << d.batch << ", len " << d.len << " other " << d.other_len << " past "
+        << d.past_len << ", present " << d.present << ", attn_weights " << d.with_weights << ", causal " << d.causal
+        << ", bottom right " << d.bottom_right << ", window " << d.window << " " << d.window_left << " "
+        << d.window_right << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask "
+        << d.mask << ", blocks " << d.blocks << ", trees " << d.trees;
     if (c.index_topk != 0)
         out << ", indexer of " << c.index_n_heads << " heads of " << c.index_head_dim << ", the best " << c.index_topk
             << ", interleaved " << c.index_rope_interleaved;

@@ -144,6 +144,11 @@ Longrope longrope(const vkattn_rope_scaling &scaling) {
     return result;
 }
 
+// Elements of a head that are rotated.
+std::size_t rotary_dim(const vkattn_layer_config &config, std::size_t head_dim) {
+    return config.rotary_dim != 0 ? config.rotary_dim : head_dim;
+}
+
 // Rotates `dims` elements from `first` on of every row of a width; row i of each `len` stands at position start + i.
 void rope(const vkattn_layer_config &config, Values &x, std::size_t width, std::size_t first, std::size_t dims,
           std::size_t len, std::size_t start) {
@@ -236,7 +241,7 @@ struct Run {
         Heads value = split_heads(linear(p, prefix + "v_proj", value_tokens), batch, new_len, kv_heads);
         const auto finish = [&](Heads &heads, const std::string &name) {
             if (p.weights.contains(name + ".weight")) heads.values = rms_norm(p, name, heads.values);
-            rope(c, heads.values, heads.width, 0, heads.width, heads.len, past_len);
+            rope(c, heads.values, heads.width, 0, rotary_dim(c, heads.width), heads.len, past_len);
         };
         finish(query, prefix + "q_norm");
         finish(key, prefix + "k_norm");
@@ -374,7 +379,7 @@ struct Run {
         const std::size_t width = c.embed_dim, latent = c.latent_dim, joint_width = width + 2 * latent;
         const Values joint = linear(p, "uqkv_proj", p.query.values());
         Heads query = split_heads(columns(joint, joint_width, 0, width), batch, len, c.num_heads);
-        rope(c, query.values, query.width, 0, query.width, len, past_len);
+        rope(c, query.values, query.width, 0, rotary_dim(c, query.width), len, past_len);
         const auto cached = [&](std::size_t first, const HostTensor &past) {
             return concat(past, linear(p, "latent_proj", columns(joint, joint_width, first, latent)), batch);
         };

@@ -91,7 +91,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every family of names gives PyTorch's answers") {
         CHECK(compare(result.outputs.at("output"), expected).nmse < 1e-11);
         ++count;
     }
-    CHECK(count == 15);
+    CHECK(count == 16);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "LongRoPE takes its short factors up to the length of training, its long ones beyond") {
@@ -171,8 +171,9 @@ TEST_CASE("a model, a layer, a scaling that is not known is named") {
     copy.check_refused("dynamic");
     copy.edit_config({{"rope_scaling", {{"rope_type", "yarn"}, {"twist", 2}}}});
     copy.check_refused("twist");
-    copy.edit_config({{"rope_scaling", nullptr}, {"partial_rotary_factor", 0.5}});
-    copy.check_refused("partial_rotary_factor");
+    copy.edit_config({{"rope_scaling", nullptr}, {"partial_rotary_factor", 0.2}});
+    copy.check_refused(
+        "'partial_rotary_factor' is 0.2, expected at most 1, and an even number of a head's 16 elements");
     copy.edit_config({{"partial_rotary_factor", nullptr}, {"model_type", "mamba"}});
     copy.check_refused("mamba");
     copy.edit_config({{"model_type", "llama"}, {"num_attention_heads", "four"}});

@@ -45,11 +45,13 @@ def test_multihead_attention(tmp_path):
     check(tmp_path / "case.safetensors")
 
 
-def test_a_model_s_attention(tmp_path):
+@pytest.mark.parametrize("rotary_dim", [None, 2, 6])
+def test_a_model_s_attention(tmp_path, rotary_dim):
     layer = torch.nn.Module()
     for name, rows in (("q_proj", 32), ("k_proj", 16), ("v_proj", 16), ("o_proj", 32)):
         setattr(layer, name, torch.nn.Linear(32, rows, bias=name != "o_proj"))
-    export_case.module(tmp_path / "case.safetensors", layer, random(2, 6, 32), num_heads=4, num_kv_heads=2, rope_theta=1e4, is_causal=True)
+    export_case.module(tmp_path / "case.safetensors", layer, random(2, 6, 32), num_heads=4, num_kv_heads=2, rope_theta=1e4,
+                       rotary_dim=rotary_dim, is_causal=True)
     check(tmp_path / "case.safetensors")
 
 

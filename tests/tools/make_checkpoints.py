@@ -149,8 +149,9 @@ def decoder(config, weights, x, head_dim, norm=None, scale=None, window=0, softc
     q, k, v = heads(q, hq), heads(k, hkv), heads(v, hkv)
     if norm is not None:
         q, k = rms_norm(q, norm + weights["q_norm.weight"]), rms_norm(k, norm + weights["k_norm.weight"])
-    frequencies, factor = rotary(config if theta is None else {"rope_theta": theta}, head_dim)
-    q, k = rotate_half(q, frequencies, factor), rotate_half(k, frequencies, factor)
+    part = int(head_dim * config.get("partial_rotary_factor", 1))
+    frequencies, factor = rotary(config if theta is None else {"rope_theta": theta}, part)
+    q, k = (torch.cat([rotate_half(x[..., :part], frequencies, factor), x[..., part:]], -1) for x in (q, k))
     out = attend(q, k, v, scale or head_dim ** -0.5, True, window, softcap)
     return linear(weights, "o_proj", joined(out))
 
@@ -291,6 +292,9 @@ def main():
          lambda c, w, x: decoder(c, w, x, d, norm=1.0, scale=32 ** -0.5), seed=10)
     make("phi3", {**base, "model_type": "phi3"}, {"qkv_proj.weight": ((hq + 2 * hkv) * d, width), "o_proj.weight": (width, hq * d)},
          lambda c, w, x: decoder(c, w, x, d), seed=11)
+    make("phi3_partial", {**base, "model_type": "phi3", "partial_rotary_factor": 0.75, "rope_scaling": scalings["yarn"]},
+         {"qkv_proj.weight": ((hq + 2 * hkv) * d, width), "o_proj.weight": (width, hq * d)}, lambda c, w, x: decoder(c, w, x, d),
+         length=40, seed=17)
     biased = {name + suffix: shape for name in ("self.query", "self.key", "self.value", "output.dense")
               for suffix, shape in ((".weight", (width, width)), (".bias", (width,)))}
     make("bert", {"model_type": "bert", "hidden_size": width, "num_attention_heads": hq}, biased, bert,

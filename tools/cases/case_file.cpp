@@ -112,6 +112,7 @@ void read_mha(ConfigReader &config, CaseFile &read) {
     read_head_mapping(config, read.layer.kv_head_mapping);
     config.read("rope_theta", read.layer.rope_theta);
     config.read_flag("rope_interleaved", read.layer.rope_interleaved);
+    config.read_size("rotary_dim", read.layer.rotary_dim);
 }
 
 void read_latent_mha(ConfigReader &config, CaseFile &read) {
@@ -169,6 +170,7 @@ void read_compressed_kv(ConfigReader &config, CaseFile &read) {
     config.require("latent_dim", read.layer.latent_dim);
     config.read("decompress_lora_rank", read.layer.decompress_lora_rank);
     read_rope(config, read.layer);
+    config.read_size("rotary_dim", read.layer.rotary_dim);
     config.read("start_pos", read.start_pos);
 }
 

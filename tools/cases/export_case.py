@@ -83,17 +83,17 @@ def weights_of(layer):
     return out, None
 
 
-def rotated(x, theta):
-    dim = x.shape[-1]
+def rotated(x, theta, dim):
+    """The first `dim` elements of each head, turned, beside the others."""
     frequencies = theta ** (-torch.arange(0, dim, 2, dtype=x.dtype) / dim)
     angles = torch.arange(x.shape[-2], dtype=x.dtype)[:, None] * frequencies
-    a, b = x.chunk(2, -1)
-    return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1)
+    a, b, rest = x.split([dim // 2, dim // 2, x.shape[-1] - dim], -1)
+    return torch.cat([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos(), rest], -1)
 
 
-def module(path, layer, hidden_states, num_heads=None, num_kv_heads=None, rope_theta=0.0, is_causal=False):
+def module(path, layer, hidden_states, num_heads=None, num_kv_heads=None, rope_theta=0.0, rotary_dim=None, is_causal=False):
     """Self-attention of a module on hidden_states [B,L,width]. rope_theta: the base of a rotary embedding (pairs i, i + D/2), 0
-    for none. The answer is computed in float64 from the module's weights, and stored as float32. Returns it."""
+    for none; rotary_dim: the first D elements of each head that it rotates, None: all. The answer is computed in float64 from the module's weights, and stored as float32. Returns it."""
     weights, heads = weights_of(layer)
     num_heads = num_heads or heads
     if num_heads is None:
@@ -109,7 +109,7 @@ def module(path, layer, hidden_states, num_heads=None, num_kv_heads=None, rope_t
     q, k, v = (linear(name, x).unflatten(-1, (count, head_dim)).transpose(1, 2)
                for name, count in (("q_proj", num_heads), ("k_proj", num_kv_heads), ("v_proj", num_kv_heads)))
     if rope_theta:
-        q, k = rotated(q, rope_theta), rotated(k, rope_theta)
+        q, k = rotated(q, rope_theta, rotary_dim or head_dim), rotated(k, rope_theta, rotary_dim or head_dim)
     k, v = (x.repeat_interleave(num_heads // num_kv_heads, 1) for x in (k, v))
     out = F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)
     answer = linear("out_proj", out.transpose(1, 2).flatten(-2))
@@ -117,5 +117,6 @@ def module(path, layer, hidden_states, num_heads=None, num_kv_heads=None, rope_t
               "head_dim": head_dim, "is_causal": bool(is_causal)}
     if rope_theta:
         config["rope_theta"] = float(rope_theta)
+        config["rotary_dim"] = rotary_dim or head_dim
     write(path, config, {"hidden_states": hidden_states, **weights, "expected.output": answer.float()})
     return answer

@@ -41,9 +41,22 @@ void check_keys(const ModelKeys &rope) {
                   ", expected those of the scalings linear, llama3, yarn and longrope");
 }
 
-void check_whole_head(const ModelKeys &keys) {
-    if (keys.positive("partial_rotary_factor", 1.0F) != 1.0F)
-        keys.fail_value("partial_rotary_factor", "1: a rotary embedding of a part of the head is not supported");
+// Sets how much of a head is rotated, where the keys say it.
+void read_part_of_head(const ModelKeys &keys, vkattn_layer_config &layer) {
+    if (keys.positive("partial_rotary_factor", 1.0F) == 1.0F) return;
+    const double part = keys.find("partial_rotary_factor")->get<double>();
+    if (layer.kind == VKATTN_LAYER_MLA)
+        keys.fail_value("partial_rotary_factor", "1: of latent attention qk_rope_head_dim says what is rotated");
+    layer.rotary_dim = static_cast<std::uint32_t>(std::min(part, 1.0) * layer.head_dim);
+    if (part > 1.0 || layer.rotary_dim == 0 || layer.rotary_dim % 2 != 0)
+        keys.fail_value("partial_rotary_factor",
+                        "at most 1, and an even number of a head's " + std::to_string(layer.head_dim) + " elements");
+}
+
+// Elements of a head that are rotated.
+std::uint32_t rotated_elements(const vkattn_layer_config &layer) {
+    if (layer.kind == VKATTN_LAYER_MLA) return layer.qk_rope_head_dim;
+    return layer.rotary_dim != 0 ? layer.rotary_dim : layer.head_dim;
 }
 
 // How much YaRN sharpens the softmax (section 3.4 of the paper, with DeepSeek's weight m).
@@ -103,10 +116,9 @@ RopeFactors read_longrope(const ModelKeys &keys, const ModelKeys &rope, const Ro
                                         : static_cast<float>(keys.size("max_position_embeddings")) /
                                               static_cast<float>(scaling.original_max_position);
     if (rope.has("attention_factor")) scaling.attention_factor = rope.positive("attention_factor");
-    const bool is_latent = layer.kind == VKATTN_LAYER_MLA;
     const bool is_long = use.sequence_len > scaling.original_max_position;
-    auto factors = std::make_shared<const std::vector<float>>(read_factors(
-        rope, is_long ? "long_factor" : "short_factor", (is_latent ? layer.qk_rope_head_dim : layer.head_dim) / 2));
+    auto factors = std::make_shared<const std::vector<float>>(
+        read_factors(rope, is_long ? "long_factor" : "short_factor", rotated_elements(layer) / 2));
     scaling.factors = factors->data();
     scaling.factor_count = static_cast<std::uint32_t>(factors->size());
     return factors;
@@ -148,7 +160,7 @@ RopeFactors read_parameters(const ModelKeys &keys, const ModelKeys &parameters, 
     const std::string kind = use.has_window ? "sliding_attention" : "full_attention";
     const std::optional<ModelKeys> of_layer = is_by_layer ? parameters.inner(kind) : parameters;
     if (!of_layer) parameters.fail("key 'rope_parameters." + kind + "' is missing, expected an object");
-    check_whole_head(*of_layer);
+    read_part_of_head(*of_layer, layer);
     layer.rope_theta = of_layer->positive("rope_theta", theta);
     return read_scaling(keys, *of_layer, use, layer);
 }
@@ -157,7 +169,7 @@ RopeFactors read_parameters(const ModelKeys &keys, const ModelKeys &parameters, 
 
 RopeFactors read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
                       vkattn_layer_config &layer) {
-    check_whole_head(keys);
+    read_part_of_head(keys, layer);
     const bool has_own = use.has_window && defaults.window_theta > 0.0F;
     layer.rope_theta = has_own ? keys.positive("rope_local_base_freq", defaults.window_theta)
                                : keys.positive("rope_theta", defaults.theta);

@@ -18,7 +18,7 @@ struct RopeUse {
     std::uint64_t sequence_len = 0; // tokens of the longest sequence: LongRoPE has factors for short and for long ones
 };
 
-// Sets rope_theta and rope_scaling, and for MLA the scale, which YaRN changes in DeepSeek's models. Returns what
+// Sets rope_theta, rotary_dim and rope_scaling, and for MLA the scale, which YaRN changes in DeepSeek's models. Returns what
 // rope_scaling.factors points to, or NULL. Throws InputError, naming what is not supported.
 RopeFactors read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const RopeUse &use,
                       vkattn_layer_config &layer);
