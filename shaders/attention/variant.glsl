@@ -51,18 +51,17 @@ float mask_score(float score, Row row, Key key) {
 const uint HIDES_FROM_SOME_ROWS = 1u;
 #else
 const uint HIDES_FROM_SOME_ROWS =
-    MASK_FORMAT |
-    (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
+    MASK_FORMAT | HIDES_BY_POSITION | (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
 #endif
 
 // Keys outside it are hidden from all query positions first .. last.
-KeyRange seen_by_any(uint batch, uint first, uint last) { return range_of_any(batch, first, last); }
+KeyRange seen_by_any(uint batch, uint first, uint last) { return range_between(batch, first, last); }
 
 // Keys inside it are visible to all of them, as far as they exist and sight_of says so; empty where a mask must be looked
 // up key by key.
 KeyRange seen_by_all(uint batch, uint first, uint last) {
     if (masked_by_key()) return KeyRange(0, 0);
-    return range_of_all(batch, first, last);
+    return range_between(batch, last, first);
 }
 
 // What the rows of a tile see of keys that seen_by_all leaves them.
