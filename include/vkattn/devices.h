@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The kernels of the operator attention: vkattn_plan_report names the one that a plan took, vkattn_explain what each
+/* The kernels of the operator attention: vkattn_plan_get_report names the one that a plan took, vkattn_explain what each
  * would make of a problem. */
 typedef enum vkattn_kernel {
     VKATTN_KERNEL_AUTO = 0,          /* the best one that serves the problem */

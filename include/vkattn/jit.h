@@ -34,7 +34,7 @@ typedef struct vkattn_jit_info {
 
 /* Makes a variant whose modules are compiled when a plan first takes them. A plan fails with VKATTN_ERROR_COMPILE
  * where the text does not compile: vkattn_last_failure then has the line and column.
- * On failure *variant is NULL, and vkattn_jit_last_error says why. */
+ * On failure *variant is NULL, and vkattn_jit_last_failure says why. */
 VKATTN_JIT_API vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit_info *info,
                                                        vkattn_variant *variant);
 
@@ -44,7 +44,11 @@ VKATTN_JIT_API vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
                                                 void (*write)(void *user, const void *data, uint64_t bytes),
                                                 void *user);
 
-/* The message of the last call of this library that failed on the calling thread: one line, "" if none failed. */
+/* Returns the last call of this library that failed on the calling thread, as vkattn_last_failure has those of vkattn.
+ * VKATTN_ERROR_COMPILE: with the line and column of a text that does not compile. Never NULL. */
+VKATTN_JIT_API const vkattn_failure *vkattn_jit_last_failure(void);
+
+/* Returns vkattn_jit_last_failure()->message: one line, "" if none failed. */
 VKATTN_JIT_API const char *vkattn_jit_last_error(void);
 
 #ifdef __cplusplus

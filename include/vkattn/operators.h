@@ -5,6 +5,22 @@
 
 #include <vkattn/plans.h>
 
+/* Each operator, X(NAME), as bindings may walk them: vkattn_NAME_plan(context, desc, plan) makes a plan of a vkattn_NAME_desc. */
+#define VKATTN_OPERATORS(X)                                                                                            \
+    X(attention)                                                                                                       \
+    X(kv_append)                                                                                                       \
+    X(index)                                                                                                           \
+    X(mask_indices)                                                                                                    \
+    X(merge)                                                                                                           \
+    X(linear)                                                                                                          \
+    X(norm)                                                                                                            \
+    X(embedding)                                                                                                       \
+    X(top_k)                                                                                                           \
+    X(argmax)                                                                                                          \
+    X(linear_attention)                                                                                                \
+    X(causal_conv1d)                                                                                                   \
+    X(gated_rms_norm)
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -74,7 +74,7 @@ typedef struct vkattn_record_info {
 
 /* Fill in what recording needs, and the choice made. */
 VKATTN_API vkattn_result vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *requirements);
-VKATTN_API vkattn_result vkattn_plan_report(vkattn_plan plan, vkattn_report *report);
+VKATTN_API vkattn_result vkattn_plan_get_report(vkattn_plan plan, vkattn_report *report);
 
 /* What a plan binds for a role.
  *

@@ -345,7 +345,7 @@ class Plan {
     // Returns the kernel taken, and why. The strings belong to the plan.
     vkattn_report report() const {
         vkattn_report chosen{};
-        vkattn_plan_report(get(), &chosen);
+        vkattn_plan_get_report(get(), &chosen);
         return chosen;
     }
 
@@ -660,10 +660,11 @@ class Context {
         return program(std::span(plans.begin(), plans.size()));
     }
 
-    // Checks an attention problem, chooses its kernel and builds its pipelines.
-    Returned<Plan> attention_plan(const vkattn_attention_desc &desc) const {
-        return planned(vkattn_attention_plan, desc);
-    }
+    // Plans a call of each operator: attention_plan(const vkattn_attention_desc &), linear_plan ... as VKATTN_OPERATORS lists them.
+#define VKATTN_PLAN(name)                                                                                              \
+    Returned<Plan> name##_plan(const vkattn_##name##_desc &desc) const { return planned(vkattn_##name##_plan, desc); }
+    VKATTN_OPERATORS(VKATTN_PLAN)
+#undef VKATTN_PLAN
 
     // Makes a variant of attention; see vkattn_variant_info.
     Returned<Variant> variant(const vkattn_variant_info &info) const {
@@ -721,46 +722,6 @@ class Context {
     // Plans one append to a cache object, which counts it.
     Returned<Plan> cache_append_plan(const vkattn_cache_append_desc &desc) const {
         return planned(vkattn_cache_append_plan, desc);
-    }
-
-    // Plans one append to a tensor.
-    Returned<Plan> kv_append_plan(const vkattn_kv_append_desc &desc) const {
-        return planned(vkattn_kv_append_plan, desc);
-    }
-
-    // Plans one merge of partial results.
-    Returned<Plan> merge_plan(const vkattn_merge_desc &desc) const { return planned(vkattn_merge_plan, desc); }
-
-    // Plans one product with a weight.
-    Returned<Plan> linear_plan(const vkattn_linear_desc &desc) const { return planned(vkattn_linear_plan, desc); }
-
-    // Plans one norm.
-    Returned<Plan> norm_plan(const vkattn_norm_desc &desc) const { return planned(vkattn_norm_plan, desc); }
-
-    // Plans one lookup of tokens.
-    Returned<Plan> embedding_plan(const vkattn_embedding_desc &desc) const {
-        return planned(vkattn_embedding_plan, desc);
-    }
-
-    // Plans one selection of the greatest numbers of rows.
-    Returned<Plan> top_k_plan(const vkattn_top_k_desc &desc) const { return planned(vkattn_top_k_plan, desc); }
-
-    // Plans one choice of keys by their scores.
-    Returned<Plan> index_plan(const vkattn_index_desc &desc) const { return planned(vkattn_index_plan, desc); }
-    // Plans lists of the keys that a mask lets be seen.
-    Returned<Plan> mask_indices_plan(const vkattn_mask_indices_desc &desc) const {
-        return planned(vkattn_mask_indices_plan, desc);
-    }
-    // Plans one choice of the greatest.
-    Returned<Plan> argmax_plan(const vkattn_argmax_desc &desc) const { return planned(vkattn_argmax_plan, desc); }
-    Returned<Plan> linear_attention_plan(const vkattn_linear_attention_desc &desc) const {
-        return planned(vkattn_linear_attention_plan, desc);
-    }
-    Returned<Plan> causal_conv1d_plan(const vkattn_causal_conv1d_desc &desc) const {
-        return planned(vkattn_causal_conv1d_plan, desc);
-    }
-    Returned<Plan> gated_rms_norm_plan(const vkattn_gated_rms_norm_desc &desc) const {
-        return planned(vkattn_gated_rms_norm_plan, desc);
     }
 
     // Creates a layer from named weights in host memory, which may be freed afterwards.

@@ -68,12 +68,6 @@ def errors_of(what):
         raise named from error
 
 
-def raise_error(result, message):
-    error = _KINDS.get(result, VkattnError)(message)
-    error.result = result
-    raise error
-
-
 def raise_failure(failure):
     """Raises what the library knows of a call that failed."""
     error = _KINDS.get(failure.result, VkattnError)(failure.message.decode(errors="replace"))

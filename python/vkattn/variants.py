@@ -11,7 +11,7 @@ from .calls import Call
 from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
-from .errors import UnsupportedError, raise_error
+from .errors import UnsupportedError, raise_failure
 from .functions import functions_text
 from .handles import Handle
 
@@ -33,7 +33,7 @@ def _compile(context, text, variant):
     jit = _compiler()
     result = jit.vkattn_jit_variant_create(context, _abi.JitInfo(functions=text.encode()), variant)
     if result != 0:
-        raise_error(result, jit.vkattn_jit_last_error().decode(errors="replace"))
+        raise_failure(jit.vkattn_jit_last_failure().contents)
 
 
 def _variant(context, text):

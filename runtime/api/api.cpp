@@ -6,20 +6,11 @@
 #include "runtime/layers/cache.hpp"
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/layer.hpp"
-#include "runtime/ops/argmax.hpp"
 #include "runtime/ops/attention.hpp"
-#include "runtime/ops/block_mask.hpp"
-#include "runtime/ops/causal_conv1d.hpp"
-#include "runtime/ops/embedding.hpp"
 #include "runtime/ops/index.hpp"
-#include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
-#include "runtime/ops/linear_attention.hpp"
-#include "runtime/ops/mask_indices.hpp"
-#include "runtime/ops/merge.hpp"
-#include "runtime/ops/norm.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/ops/prewarm.hpp"
-#include "runtime/ops/top_k.hpp"
 #include "runtime/plan/shared_plans.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/problem/attention_tensors.hpp"
@@ -222,12 +213,6 @@ vkattn_result measure_plan(vkattn_context context, const Desc *desc, vkattn_meas
         const Desc given = sized(desc, "desc");
         fill_in(measure, measured(context->context, [&](PlanBuilder &builder) { build(builder, given); }), "measure");
     });
-}
-
-void plan_attention(PlanBuilder &builder, const vkattn_attention_desc &desc) {
-    const AttentionProblem problem = check_attention(desc);
-    builder.set_region_alignment(problem.region_alignment);
-    add_attention(builder, problem, roles_of(problem));
 }
 
 // Builds what the plans need that build(PlanBuilder &, const Desc &) makes of descriptions, each as large as the first says.
@@ -456,7 +441,7 @@ vkattn_result vkattn_plan_requirements(vkattn_plan plan, vkattn_requirements *re
     });
 }
 
-vkattn_result vkattn_plan_report(vkattn_plan plan, vkattn_report *report) {
+vkattn_result vkattn_plan_get_report(vkattn_plan plan, vkattn_report *report) {
     return guard([&] {
         require_given(plan, "plan");
         fill_in(report, report_of(*plan->plan), "report");
@@ -554,9 +539,11 @@ vkattn_result vkattn_program_submit(vkattn_program program, const vkattn_sync *s
 
 void vkattn_program_destroy(vkattn_program program) { destroy(program); }
 
-vkattn_result vkattn_attention_plan(vkattn_context context, const vkattn_attention_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "attention", desc, plan, plan_attention);
-}
+#define VKATTN_PLAN(name)                                                                                              \
+    vkattn_result vkattn_##name##_plan(vkattn_context context, const vkattn_##name##_desc *desc, vkattn_plan *plan) {  \
+        return share_plan(context, #name, desc, plan, plan_##name);                                                    \
+    }
+VKATTN_OPERATORS(VKATTN_PLAN)
 
 vkattn_result vkattn_attention_measure(vkattn_context context, const vkattn_attention_desc *desc,
                                        vkattn_measure *measure) {
@@ -599,14 +586,6 @@ vkattn_result vkattn_block_mask_plan(vkattn_context context, const vkattn_attent
 
 void vkattn_variant_destroy(vkattn_variant variant) { delete variant; }
 
-vkattn_result vkattn_kv_append_plan(vkattn_context context, const vkattn_kv_append_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "kv_append", desc, plan, plan_kv_append);
-}
-
-vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_merge_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "merge", desc, plan, plan_merge);
-}
-
 vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_desc *desc, vkattn_list *candidates) {
     return tune_with(context, desc, candidates, [](const vkattn_linear_desc &given) {
         require(!present(given.norm_weight),
@@ -617,50 +596,6 @@ vkattn_result vkattn_tune_linear(vkattn_context context, const vkattn_linear_des
 
 vkattn_result vkattn_linear_measure(vkattn_context context, const vkattn_linear_desc *desc, vkattn_measure *measure) {
     return measure_plan(context, desc, measure, plan_linear);
-}
-
-vkattn_result vkattn_linear_plan(vkattn_context context, const vkattn_linear_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "linear", desc, plan, plan_linear);
-}
-
-vkattn_result vkattn_norm_plan(vkattn_context context, const vkattn_norm_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "norm", desc, plan, plan_norm);
-}
-
-vkattn_result vkattn_embedding_plan(vkattn_context context, const vkattn_embedding_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "embedding", desc, plan, plan_embedding);
-}
-
-vkattn_result vkattn_top_k_plan(vkattn_context context, const vkattn_top_k_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "top_k", desc, plan, plan_top_k);
-}
-
-vkattn_result vkattn_index_plan(vkattn_context context, const vkattn_index_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "index", desc, plan, plan_index);
-}
-
-vkattn_result vkattn_mask_indices_plan(vkattn_context context, const vkattn_mask_indices_desc *desc,
-                                       vkattn_plan *plan) {
-    return share_plan(context, "mask_indices", desc, plan, plan_mask_indices);
-}
-
-vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan) {
-    return share_plan(context, "argmax", desc, plan, plan_argmax);
-}
-
-vkattn_result vkattn_linear_attention_plan(vkattn_context context, const vkattn_linear_attention_desc *desc,
-                                           vkattn_plan *plan) {
-    return share_plan(context, "linear_attention", desc, plan, plan_linear_attention);
-}
-
-vkattn_result vkattn_causal_conv1d_plan(vkattn_context context, const vkattn_causal_conv1d_desc *desc,
-                                        vkattn_plan *plan) {
-    return share_plan(context, "causal_conv1d", desc, plan, plan_causal_conv1d);
-}
-
-vkattn_result vkattn_gated_rms_norm_plan(vkattn_context context, const vkattn_gated_rms_norm_desc *desc,
-                                         vkattn_plan *plan) {
-    return share_plan(context, "gated_rms_norm", desc, plan, plan_gated_rms_norm);
 }
 
 vkattn_result vkattn_layer_create(vkattn_context context, const vkattn_layer_config *config,

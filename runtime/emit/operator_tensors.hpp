@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/emit/judged.hpp"
 #include "runtime/plan/builder.hpp"
 #include "runtime/problem/tensor.hpp"
 
@@ -97,10 +98,12 @@ void bind_tensors(PlanBuilder &builder, Step &step, const Tensors &tensors, Bind
         if ((bindings >> row.binding & 1) != 0) bind(builder, step, row.binding, tensors.*row.member);
 }
 
-// Adds a step that binds the tensors, those of the bindings; its constants and push constants are told of all of them.
+// Adds a step that binds the tensors, those of the bindings; its constants and push constants are told of all of them. Fails where
+// the self-test has found the shader wrong.
 template <class Tensors>
 Step &add_step(PlanBuilder &builder, const Shader &shader, const Tensors &tensors,
                typename Tensors::Constants constants, typename Tensors::Push push, BindingSet bindings = kAllBindings) {
+    require_right(builder, shader);
     tensors.describe(constants);
     tensors.describe(push);
     Step &step = builder.add_step(shader, constants, push);

@@ -1,11 +1,11 @@
 // The C entry points of vkattn_jit.
 #include "runtime/jit/compiler.hpp"
 #include "runtime/jit/functions_text.hpp"
+#include "runtime/support/failure.hpp"
 #include "runtime/vulkan/variant_file.hpp"
 
 #include <vkattn/jit.h>
 
-#include <cstdio>
 #include <exception>
 #include <new>
 
@@ -13,13 +13,13 @@ namespace {
 
 using namespace vkattn::jit;
 
-thread_local char last_error[2048] = "";
+thread_local vkattn::LastFailure last;
 
-void set_error(const char *message) { std::snprintf(last_error, sizeof last_error, "%s", message); }
+vkattn_result refuse(const std::string &message) { return last.keep(VKATTN_ERROR_INVALID_ARGUMENT, message.c_str()); }
 
-vkattn_result refuse(const char *message) {
-    set_error(message);
-    return VKATTN_ERROR_INVALID_ARGUMENT;
+vkattn_result refuse_text(const char *message) {
+    const auto [line, column] = vkattn::place_in(message);
+    return last.keep(VKATTN_ERROR_COMPILE, message, line, column);
 }
 
 // The text as compilers and the context get it: with its name.
@@ -40,7 +40,14 @@ std::string fault_of(const vkattn_jit_info *info) {
     if (defined_functions(info->functions) == 0)
         return "functions: none of score_mod, mask_mod, lse_mod and output_mod, expected one of them, as "
                "vkattn/variants.h has it";
-    return fault_of_text(named_text(*info));
+    return "";
+}
+
+// Throws a CompileError where the text declares what it may not.
+std::string checked_text(const vkattn_jit_info &info) {
+    std::string functions = named_text(info);
+    if (const std::string fault = fault_of_text(functions); !fault.empty()) throw CompileError(fault);
+    return functions;
 }
 
 void compile_module(void *, const vkattn_variant_request *request) {
@@ -57,7 +64,7 @@ void compile_module(void *, const vkattn_variant_request *request) {
 }
 
 vkattn_result create(vkattn_context context, const vkattn_jit_info &info, vkattn_variant *variant) {
-    const std::string functions = named_text(info);
+    const std::string functions = checked_text(info);
     std::vector<const char *> names;
     for (const VariantModule &module : variant_modules())
         if (can_compile(module)) names.push_back(module.name);
@@ -69,8 +76,9 @@ vkattn_result create(vkattn_context context, const vkattn_jit_info &info, vkattn
     made.compile = compile_module;
     made.shader_texts = vkattn::kShaderTexts;
     const vkattn_result result = vkattn_variant_create(context, &made, variant);
-    if (result != VKATTN_SUCCESS) set_error(vkattn_last_error());
-    return result;
+    if (result == VKATTN_SUCCESS) return result;
+    const vkattn_failure &failure = *vkattn_last_failure();
+    return last.keep(result, failure.message, failure.line, failure.column);
 }
 
 template <class Call>
@@ -78,13 +86,11 @@ vkattn_result guard(Call &&call) {
     try {
         return call();
     } catch (const CompileError &error) {
-        return refuse(error.what());
+        return refuse_text(error.what());
     } catch (const std::bad_alloc &) {
-        set_error("out of host memory");
-        return VKATTN_ERROR_OUT_OF_HOST_MEMORY;
+        return last.keep(VKATTN_ERROR_OUT_OF_HOST_MEMORY, "out of host memory");
     } catch (const std::exception &error) {
-        set_error(error.what());
-        return VKATTN_ERROR_INTERNAL;
+        return last.keep(VKATTN_ERROR_INTERNAL, error.what());
     }
 }
 
@@ -93,7 +99,7 @@ vkattn_result guard(Call &&call) {
 vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit_info *info, vkattn_variant *variant) {
     if (variant != nullptr) *variant = nullptr;
     return guard([&] {
-        if (const std::string fault = fault_of(info); !fault.empty()) return refuse(fault.c_str());
+        if (const std::string fault = fault_of(info); !fault.empty()) return refuse(fault);
         return create(context, *info, variant);
     });
 }
@@ -101,10 +107,10 @@ vkattn_result vkattn_jit_variant_create(vkattn_context context, const vkattn_jit
 vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
                                  void (*write)(void *user, const void *data, uint64_t bytes), void *user) {
     return guard([&] {
-        if (const std::string fault = fault_of(info); !fault.empty()) return refuse(fault.c_str());
+        if (const std::string fault = fault_of(info); !fault.empty()) return refuse(fault);
         if (write == nullptr) return refuse("write: NULL, expected a function");
         vkattn::CompiledVariant file;
-        file.functions = named_text(*info);
+        file.functions = checked_text(*info);
         file.defined = defined_functions(file.functions);
         for (const VariantModule &module : variant_modules())
             if ((module.calls & file.defined) != 0 && can_compile(module))
@@ -115,4 +121,6 @@ vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
     });
 }
 
-const char *vkattn_jit_last_error(void) { return last_error; }
+const vkattn_failure *vkattn_jit_last_failure(void) { return &last.shown(); }
+
+const char *vkattn_jit_last_error(void) { return last.shown().message; }

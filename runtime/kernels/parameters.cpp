@@ -19,14 +19,13 @@ uint64_t features_of(const AttentionProblem &problem) {
     uint64_t features = 0;
     const auto set = [&](bool condition, uint64_t feature) { features |= condition ? feature : 0; };
     for (const AttentionTensor &tensor : kAttentionTensors) set(present(problem.*tensor.member), tensor.feature);
-    if (problem.mask_times_slopes) features ^= FEATURE_ALIBI_SLOPES | in_more_features(MORE_FEATURE_MASK_TIMES_SLOPES);
+#define VKATTN_SET(name, NAME, feature, ...) set(problem.name > 0, feature_bit(feature));
+    ATTENTION_FLAGS(VKATTN_SET)
+    ATTENTION_NUMBERS(VKATTN_SET)
+#undef VKATTN_SET
+    if (problem.mask_times_slopes) features ^= FEATURE_ALIBI_SLOPES;
     set(problem.mask_in_turn, in_more_features(MORE_FEATURE_MASK_IN_TURN));
     set(present(problem.tree_mask) && problem.own_keys_last, in_more_features(MORE_FEATURE_OWN_KEYS_LAST));
-    set(problem.causal, FEATURE_CAUSAL);
-    set(problem.windowed, FEATURE_WINDOW);
-    set(problem.keys_to_last_query, FEATURE_KEYS_TO_LAST_QUERY);
-    set(problem.softcap > 0, FEATURE_SOFTCAP);
-    set(problem.dropout_p > 0, FEATURE_DROPOUT);
     set(scales_values_by_key(problem), in_more_features(MORE_FEATURE_VALUE_SCALES_OF_KEYS));
     set(rows_start_even(problem.query), FEATURE_QUERY_PAIRS);
     set(rows_start_even(problem.key), FEATURE_KEY_PAIRS);
@@ -144,6 +143,11 @@ gpu::AttentionParameters parameters_of(const AttentionProblem &problem) {
     copy_strides(problem.name, parameters.name##_strides);
     STRIDED_ATTENTION_TENSORS(VKATTN_COPY_STRIDES)
 #undef VKATTN_COPY_STRIDES
+#define VKATTN_COPY_OWN(name)
+#define VKATTN_COPY_UINT(name) parameters.name = problem.name;
+#define VKATTN_COPY(name, NAME, feature, Range, place) VKATTN_COPY_##place(name)
+    ATTENTION_NUMBERS(VKATTN_COPY)
+#undef VKATTN_COPY
     if (present(problem.key_indices)) { // kernels read the sorted copy
         copy_strides(sorted_lists_of(problem.key_indices), parameters.key_indices_strides);
         parameters.key_indices_len = static_cast<uint32_t>(problem.key_indices.shape[3]);

@@ -2,7 +2,7 @@
 
 #include "runtime/device/bindable.hpp"
 #include "runtime/device/grid.hpp"
-#include "runtime/ops/kv_append.hpp"
+#include "runtime/emit/rows.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"

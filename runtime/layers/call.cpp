@@ -1,7 +1,6 @@
 #include "runtime/layers/call.hpp"
 
 #include "runtime/ops/attention.hpp"
-#include "runtime/ops/kv_append.hpp"
 #include "runtime/problem/sequences.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -262,16 +261,11 @@ std::vector<View> add_token_projections(PlanBuilder &builder, const Layer &layer
 
 void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core) {
     vkattn_attention_desc desc{};
+    copy_tensors(call, desc);
     desc.query = core.query.tensor;
     desc.key = core.key.tensor;
     desc.value = core.value.tensor; // absent: the first elements of the keys
     desc.output = core.output.tensor;
-    desc.attn_mask = call.attn_mask;
-    desc.block_mask = call.block_mask;
-    desc.block_q_len = call.block_q_len;
-    desc.block_kv_len = call.block_kv_len;
-    desc.key_padding_mask = call.key_padding_mask;
-    desc.attn_weights = call.attn_weights;
     desc.scale = layer.config().scale.present != 0 ? layer.config().scale : core.scale;
     desc.softcap = layer.config().softcap;
     desc.kv_head_mapping = core.kv_head_mapping;

@@ -6,6 +6,7 @@
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/ops/tokens.hpp"
+#include "runtime/problem/attention_tensors.hpp"
 
 namespace vkattn {
 
@@ -109,10 +110,7 @@ template <class Desc>
 void set_visible(Desc &desc, AttentionSources &sources, const LayerCall &call, const Positions &positions,
                  const View &block_table) {
     desc.key_lengths = call.key_lengths;
-    desc.mask_flags = call.mask_flags;
-    desc.causal_alignment = call.causal_alignment;
-    desc.window_left = call.window_left;
-    desc.window_right = call.window_right;
+    copy_masks(call, desc);
     if (positions.offset > 0) desc.past_len = positions.offset;
     if (present(positions.past_lengths)) {
         desc.past_lengths = positions.past_lengths.tensor;

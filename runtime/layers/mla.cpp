@@ -1,7 +1,6 @@
 #include "runtime/layers/mla.hpp"
 
 #include "runtime/layers/indexer.hpp"
-#include "runtime/ops/kv_append.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 

@@ -1,6 +1,5 @@
-#include "runtime/ops/argmax.hpp"
+#include "runtime/ops/operators.hpp"
 
-#include "runtime/emit/judged.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -26,7 +25,6 @@ void add_step(PlanBuilder &builder, ArgmaxTensors tensors, uint32_t parts, bool 
     push.rows = static_cast<uint32_t>(input.shape[1]);
     BindingSet unused = writes_parts ? binding_set({BINDING_ARGMAX_TOKENS}) : 0;
     if (reads_parts && !present(tensors.values)) unused |= binding_set({BINDING_ARGMAX_INPUT});
-    require_right(builder, shaders::argmax);
     Step &step = add_step(builder, shaders::argmax, tensors, constants, push, ~unused);
     step.groups = {writes_parts ? parts : 1, tiles(input.shape[1], 1), tiles(input.shape[0], 1)};
     const double elements = reads_parts ? parts : static_cast<double>(input.shape[2]);

@@ -2,6 +2,7 @@
 
 #include "runtime/emit/rows.hpp"
 #include "runtime/ops/attention_split.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/support/error.hpp"
 
@@ -209,6 +210,12 @@ void add_attention(PlanBuilder &builder, const AttentionProblem &given, const At
     const AttentionChoice choice =
         parts.size() > 1 ? add_parts(builder, std::move(parts), sources) : add_whole(builder, problem, sources);
     builder.set_choice(choice.name, choice.reason);
+}
+
+void plan_attention(PlanBuilder &builder, const vkattn_attention_desc &desc) {
+    const AttentionProblem problem = check_attention(desc);
+    builder.set_region_alignment(problem.region_alignment);
+    add_attention(builder, problem, roles_of(problem));
 }
 
 } // namespace vkattn

@@ -1,4 +1,4 @@
-#include "runtime/ops/block_mask.hpp"
+#include "runtime/ops/operators.hpp"
 
 #include "runtime/device/grid.hpp"
 #include "runtime/kernels/parameters.hpp"

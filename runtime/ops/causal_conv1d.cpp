@@ -1,6 +1,5 @@
-#include "runtime/ops/causal_conv1d.hpp"
+#include "runtime/ops/operators.hpp"
 
-#include "runtime/emit/judged.hpp"
 #include "runtime/ops/recurrent_states.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -78,7 +77,6 @@ void plan_causal_conv1d(PlanBuilder &builder, const vkattn_causal_conv1d_desc &d
     constants.TAPS = problem.taps;
     constants.ACTIVATION = problem.activation;
     constants.KEEPS_TOKEN_STATES = keeps_tokens;
-    require_right(builder, shaders::causal_conv1d);
     Step &step = add_step(builder, shaders::causal_conv1d, problem.tensors, constants, push_of(problem));
     const vkattn_tensor &input = problem.tensors.input.tensor;
     const uint64_t len = input.shape[1];

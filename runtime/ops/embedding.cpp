@@ -1,7 +1,6 @@
-#include "runtime/ops/embedding.hpp"
+#include "runtime/ops/operators.hpp"
 
 #include "runtime/device/bindable.hpp"
-#include "runtime/emit/judged.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -29,7 +28,6 @@ void add_lookup(PlanBuilder &builder, EmbeddingTensors tensors, uint64_t first, 
     push.row_stride = word(part.strides[0]);
     slice(part, 0, first, count);
     const Shader &shader = is_quantised(part.type) ? shaders::embedding_quantised : shaders::embedding;
-    require_right(builder, shader);
     Step &step = add_step(builder, shader, tensors, {}, push);
     set_token_grid(step, tensors.output.tensor);
 }

@@ -6,6 +6,7 @@
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/ops/attention.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/ops/select.hpp"
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/problem/attention_tensors.hpp"
@@ -43,26 +44,18 @@ struct IndexProblem {
 // The masks, and where keys and queries lie, are those of attention.
 AttentionProblem attention_of(const vkattn_index_desc &desc) {
     vkattn_attention_desc attention{};
+    copy_tensors(desc, attention);
+    copy_masks(desc, attention);
     attention.query = checked_rank(desc.query, "query", 4);
     attention.key = checked_rank(desc.key, "key", 4);
     require(attention.key.shape[1] == 1, "key: ", attention.key.shape[1], " heads, expected 1");
     const auto &q = attention.query.shape;
     const uint64_t v_head_dim = is_key_value(attention.key.type) ? storage_block(attention.key.type).elements : 1;
     attention.output = contiguous(VKATTN_TYPE_F32, {q[0], q[1], q[2], v_head_dim});
-    attention.key_lengths = desc.key_lengths;
-    attention.past_lengths = desc.past_lengths;
-    attention.cu_seqlens_q = desc.cu_seqlens_q;
-    attention.cu_seqlens_k = desc.cu_seqlens_k;
-    attention.block_table = desc.block_table;
     attention.max_seqlen_q = desc.max_seqlen_q;
     attention.max_seqlen_k = desc.max_seqlen_k;
     attention.scale = desc.scale;
-    attention.mask_flags = desc.mask_flags;
-    attention.causal_alignment = desc.causal_alignment;
-    attention.window_left = desc.window_left;
-    attention.window_right = desc.window_right;
     attention.past_len = desc.past_len;
-    attention.key_scales = desc.key_scales;
     AttentionProblem problem = check_attention(attention);
     problem.value_scales = {}; // V is not there
     return problem;
@@ -132,7 +125,8 @@ struct ScoreKernel {
 
 // Of four neighbours a lane.
 bool takes_addresses(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const bool of_bytes = !is_quantised(problem.key.type) || stored_type(problem.key.type).info.number_bits == 8;
+    const vkattn_type_info &key = stored_type(problem.key.type).info;
+    const bool of_bytes = !is_quantised(problem.key.type) || (key.number_bits == 8 && key.has_minimum == 0);
     return has_index_addresses(caps) && has_keys(problem) && problem.query_heads >= 1 &&
            problem.query_heads <= kHeadsOfAddresses && of_bytes && problem.head_dim % (4 * caps.subgroup_size) == 0 &&
            rows_are_in_blocks(problem, problem.key);
@@ -234,7 +228,6 @@ void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexS
     allow_role(builder, {index.weights, sources.weights});
     allow_role(builder, {index.indices, sources.indices});
     if (index.rows == 0) return;
-    require_right(builder, shaders::select);
     const ScoreKernel kernel = kernel_of(builder, index);
     const uint64_t rows_at_once =
         std::clamp<uint64_t>(kBytesOfRanks / (index.blocks * sizeof(uint32_t)), 1, index.rows);

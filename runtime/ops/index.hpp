@@ -18,7 +18,4 @@ struct IndexSources {
 // a barrier.
 void add_index(PlanBuilder &builder, const vkattn_index_desc &desc, const IndexSources &sources);
 
-// The same, where the caller binds the roles.
-void plan_index(PlanBuilder &builder, const vkattn_index_desc &desc);
-
 } // namespace vkattn

@@ -1,5 +1,5 @@
-#include "runtime/ops/kv_append.hpp"
-
+#include "runtime/emit/rows.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/problem/rotation.hpp"
 #include "runtime/problem/scales.hpp"
 #include "runtime/problem/sequences.hpp"

@@ -2,6 +2,7 @@
 
 #include "runtime/device/bindable.hpp"
 #include "runtime/ops/norm.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"

@@ -75,6 +75,5 @@ RmsNorm checked_input_norm(const vkattn_tensor &weight, vkattn_optional_float ep
 
 // The caller's product. Fails, naming the member, where it is none.
 LinearOperands check_linear(const vkattn_linear_desc &desc);
-void plan_linear(PlanBuilder &builder, const vkattn_linear_desc &desc);
 
 } // namespace vkattn

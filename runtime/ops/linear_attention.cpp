@@ -1,4 +1,4 @@
-#include "runtime/ops/linear_attention.hpp"
+#include "runtime/ops/operators.hpp"
 
 #include "runtime/device/grid.hpp"
 #include "runtime/emit/judged.hpp"

@@ -1,4 +1,4 @@
-#include "runtime/ops/mask_indices.hpp"
+#include "runtime/ops/operators.hpp"
 
 #include "runtime/device/grid.hpp"
 #include "runtime/ops/tokens.hpp"

@@ -1,6 +1,5 @@
-#include "runtime/ops/merge.hpp"
+#include "runtime/ops/operators.hpp"
 
-#include "runtime/emit/judged.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -92,7 +91,6 @@ void plan_merge(PlanBuilder &builder, const vkattn_merge_desc &desc) {
     require_loops(builder.context().caps(), desc.part_count, output.shape[3]);
     gpu::MergeConstants constants;
     constants.ACCUMULATES = desc.accumulate != 0;
-    require_right(builder, shaders::merge);
     Step &step = add_step(builder, shaders::merge, tensors, constants, push_of(desc, output));
     bind(builder, step, BINDING_MERGE_PARTIAL_OUTPUT,
          region_of(tensors.partial_output, desc.partial_output_stride, desc.part_count));

@@ -1,6 +1,6 @@
 #include "runtime/ops/norm.hpp"
 
-#include "runtime/emit/judged.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
@@ -40,7 +40,6 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const NormTensors 
     gpu::NormPush push{};
     push.features = features;
     push.epsilon = epsilon;
-    require_right(builder, shaders::norm);
     Step &step = add_step(builder, shaders::norm, tensors, constants, push);
     set_token_grid(step, tensors.input.tensor);
 }

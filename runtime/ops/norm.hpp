@@ -13,8 +13,4 @@ VKATTN_OPERATOR(Norm, NORM_TENSORS)
 // bias [N] may be absent, and residual and gate [B,L,N], which output may be: the norm times silu(gate). F32, F16 or BF16 each.
 void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const NormTensors &tensors);
 
-// The caller's norm, checked.
-void plan_norm(PlanBuilder &builder, const vkattn_norm_desc &desc);
-void plan_gated_rms_norm(PlanBuilder &builder, const vkattn_gated_rms_norm_desc &desc);
-
 } // namespace vkattn

@@ -1,7 +1,6 @@
-#include "runtime/ops/top_k.hpp"
+#include "runtime/ops/operators.hpp"
 
 #include "runtime/device/grid.hpp"
-#include "runtime/emit/judged.hpp"
 #include "runtime/ops/select.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
@@ -49,7 +48,6 @@ void plan_top_k(PlanBuilder &builder, const vkattn_top_k_desc &desc) {
     const vkattn_tensor &input = tensors.input.tensor;
     allow_roles(builder, tensors);
     if (input.shape[0] * input.shape[1] == 0) return;
-    for (const Shader *shader : {&shaders::select, &shaders::sort_selected}) require_right(builder, *shader);
     const Ranked selected = add_select(builder, tensors.input, {}, static_cast<uint32_t>(k), {}, true);
     builder.barrier();
     add_sort(builder, {.ranks = selected.ranks,

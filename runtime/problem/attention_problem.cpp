@@ -217,14 +217,30 @@ void check_tensors(const vkattn_attention_desc &desc, AttentionProblem &problem)
             problem.*tensor.member = checked_tensor(desc.*tensor.given, tensor, desc, problem);
 }
 
+// What may be given of a number: at least so much, and below that.
+struct Range {
+    double least, beyond;
+    const char *expected;
+};
+constexpr Range kOwn{};
+constexpr Range kFromZero{0, HUGE_VAL, "a finite number >= 0, 0 for none"};
+constexpr Range kProbability{0, 1, "at least 0 and below 1"};
+constexpr Range kBound{-1, 0x1p31, "-1 (unbounded) or more"};
+constexpr Range kLength{0, kLargestSize + 1.0, "at most 2^29"};
+
+template <class Number>
+void take_number(Number given, const char *name, const Range &range, Number &number) {
+    const auto value = static_cast<double>(given);
+    if (&range == &kOwn) return;
+    require(value >= range.least && value < range.beyond, name, ": ", given, ", expected ", range.expected);
+    number = given;
+}
+
 void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    require(std::isfinite(desc.softcap) && desc.softcap >= 0, "softcap: ", desc.softcap,
-            ", expected a finite number >= 0, 0 for none");
+#define VKATTN_TAKE(name, NAME, feature, Range, place) take_number(desc.name, #name, k##Range, problem.name);
+    ATTENTION_NUMBERS(VKATTN_TAKE)
+#undef VKATTN_TAKE
     problem.scale = finite_or(desc.scale, 1.0f / std::sqrt(static_cast<float>(problem.head_dim)), "scale");
-    problem.softcap = desc.softcap;
-    require(desc.dropout_p >= 0 && desc.dropout_p < 1, "dropout_p: ", desc.dropout_p,
-            ", expected at least 0 and below 1");
-    problem.dropout_p = desc.dropout_p;
     problem.dropout_seed = desc.dropout_seed;
     problem.batch_invariant = desc.batch_invariant != 0;
     require(desc.score_stage >= VKATTN_SCORES_SCALED && desc.score_stage <= VKATTN_SCORES_WEIGHTS,
@@ -243,21 +259,22 @@ void check_numbers(const vkattn_attention_desc &desc, AttentionProblem &problem)
 }
 
 int32_t resolve_offset(const vkattn_attention_desc &desc, const AttentionProblem &problem) {
-    require(desc.past_len.value <= kLargestSize, "past_len: ", desc.past_len.value, ", expected at most 2^29");
-    if (desc.past_len.present != 0) return static_cast<int32_t>(desc.past_len.value);
+    uint32_t past_len = 0;
+    take_number(desc.past_len.value, "past_len", kLength, past_len);
+    if (desc.past_len.present != 0) return static_cast<int32_t>(past_len);
     if (desc.causal_alignment == VKATTN_CAUSAL_TOP_LEFT) return 0;
     return static_cast<int32_t>(problem.kv_len) - static_cast<int32_t>(problem.q_len);
 }
 
 void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem) {
-    const uint32_t known =
-        VKATTN_MASK_CAUSAL | VKATTN_MASK_WINDOW | VKATTN_MASK_KEYS_TO_LAST_QUERY | VKATTN_MASK_TIMES_SLOPES;
+    uint32_t known = 0;
+#define VKATTN_TAKE(name, NAME, feature)                                                                               \
+    known |= VKATTN_MASK_##NAME;                                                                                       \
+    problem.name = (desc.mask_flags & VKATTN_MASK_##NAME) != 0;
+    ATTENTION_FLAGS(VKATTN_TAKE)
+#undef VKATTN_TAKE
     require((desc.mask_flags & ~known) == 0, "mask_flags: ", desc.mask_flags,
             " has unknown bits, expected vkattn_mask_flags");
-    problem.causal = (desc.mask_flags & VKATTN_MASK_CAUSAL) != 0;
-    problem.keys_to_last_query = (desc.mask_flags & VKATTN_MASK_KEYS_TO_LAST_QUERY) != 0;
-    problem.windowed = (desc.mask_flags & VKATTN_MASK_WINDOW) != 0;
-    problem.mask_times_slopes = (desc.mask_flags & VKATTN_MASK_TIMES_SLOPES) != 0;
     require(!problem.mask_times_slopes || (present(problem.alibi_slopes) && present(problem.attn_mask) &&
                                            problem.attn_mask.type != VKATTN_TYPE_BOOL),
             "mask_flags: VKATTN_MASK_TIMES_SLOPES, expected with alibi_slopes and an attn_mask of type F32 or F16");
@@ -271,10 +288,8 @@ void check_geometry(const vkattn_attention_desc &desc, AttentionProblem &problem
     problem.own_keys_last = desc.past_len.present == 0 && !present(problem.past_lengths) && !problem.offset_by_lengths;
     problem.window_left = problem.window_right = -1;
     if (!problem.windowed) return;
-    require(desc.window_left >= -1, "window_left: ", desc.window_left, ", expected -1 (unbounded) or more");
-    require(desc.window_right >= -1, "window_right: ", desc.window_right, ", expected -1 (unbounded) or more");
-    problem.window_left = desc.window_left;
-    problem.window_right = desc.window_right;
+    take_number(desc.window_left, "window_left", kBound, problem.window_left);
+    take_number(desc.window_right, "window_right", kBound, problem.window_right);
 }
 
 } // namespace
@@ -417,9 +432,13 @@ AttentionClass class_of(const AttentionProblem &problem) {
     problems.key_type = format_of(problem.key);
     problems.value_type = format_of(problem.value);
     uint32_t bit = 0;
-    for (const bool flag : {problem.causal, problem.windowed, problem.value_in_key, problem.dropout_p > 0,
-                            problem.batch_invariant, problem.variant != nullptr})
+    for (const bool flag :
+         {problem.causal, problem.windowed, problem.value_in_key, problem.batch_invariant, problem.variant != nullptr})
         problems.flags |= uint32_t{flag} << bit++;
+#define VKATTN_FLAG(name, NAME, feature, Range, place)                                                                 \
+    if ((feature) != NO_FEATURE) problems.flags |= uint32_t{problem.name > 0} << bit++;
+    ATTENTION_NUMBERS(VKATTN_FLAG)
+#undef VKATTN_FLAG
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (is_of(tensor, {TensorLayout::kMask, TensorLayout::kBlocks, TensorLayout::kScores, TensorLayout::kBounds,
                            TensorLayout::kPages, TensorLayout::kLists, TensorLayout::kTrees, TensorLayout::kScales}))

@@ -3,7 +3,7 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tiles.hpp"
 #include "runtime/support/rounding.hpp"
-#include "shaders/interface/attention_tensors.h"
+#include "shaders/interface/attention_numbers.h"
 
 #include <vkattn/variants.h>
 
@@ -31,25 +31,25 @@ struct AttentionProblem {
     ATTENTION_TENSORS(VKATTN_MEMBER)
 #undef VKATTN_MEMBER
     bool value_in_key;                     // V is the first elements of K's rows, in the same memory
-    uint32_t block_q_len, block_kv_len;    // of layout Blocks; 0: there is none
     uint32_t key_block_len;                // of layout Lists; 0: there is none
     uint32_t fewest_queries, most_queries; // packed ones that a sequence must have to be attended; 0: any number
 
+    // causal, windowed ..., softcap, dropout_p ...: 0 is none; a window of -1 is unbounded; block_q_len and block_kv_len are of
+    // layout Blocks
+#define VKATTN_MEMBER(name, NAME, feature) bool name;
+    ATTENTION_FLAGS(VKATTN_MEMBER)
+#undef VKATTN_MEMBER
+#define VKATTN_MEMBER(name, NAME, feature, Range, place) decltype(vkattn_attention_desc::name) name;
+    ATTENTION_NUMBERS(VKATTN_MEMBER)
+#undef VKATTN_MEMBER
     vkattn_score_stage score_stage;
     float scale;
-    float softcap;   // 0: none
-    float dropout_p; // 0: none
     uint64_t dropout_seed;
     bool batch_invariant;
-    bool causal;
-    bool windowed;
-    bool keys_to_last_query;
     bool mask_in_turn; // attn_mask has a divisor of the entries or of the heads: a part of the problem has it whole
-    bool mask_times_slopes; // alibi_slopes multiply attn_mask, and not distances
     int32_t offset;
-    bool offset_by_lengths;            // in place of offset: a sequence's keys less its queries
-    bool own_keys_last;                // tree_mask is of a sequence's last keys, since no past says where they begin
-    int32_t window_left, window_right; // -1: unbounded
+    bool offset_by_lengths; // in place of offset: a sequence's keys less its queries
+    bool own_keys_last;     // tree_mask is of a sequence's last keys, since no past says where they begin
     vkattn_kv_head_mapping kv_head_mapping;
     vkattn_variant variant; // nullptr: none
     std::array<float, VKATTN_CAPTURED_NUMBERS> captured_numbers;

@@ -69,6 +69,26 @@ inline constexpr AttentionTensor kAttentionTensors[] = {
 #undef VKATTN_TENSOR
 };
 
+// Copies the tensors of a description that attention's has as well.
+template <class From>
+void copy_tensors(const From &from, vkattn_attention_desc &to) {
+#define VKATTN_COPY(binding, name, NAME, feature, Layout, type, Trial)                                                 \
+    if constexpr (requires { from.name; }) to.name = from.name;
+    ATTENTION_TENSORS(VKATTN_COPY)
+#undef VKATTN_COPY
+}
+
+// Copies what two descriptions, or a layer's call, have of the masks without a tensor.
+template <class From, class To>
+void copy_masks(const From &from, To &to) {
+    to.mask_flags = from.mask_flags;
+    to.causal_alignment = from.causal_alignment;
+#define VKATTN_COPY(name, NAME, feature, Range, place)                                                                 \
+    if constexpr (requires { from.name, to.name; }) to.name = from.name;
+    ATTENTION_NUMBERS(VKATTN_COPY)
+#undef VKATTN_COPY
+}
+
 constexpr bool is_of(const AttentionTensor &tensor, std::initializer_list<TensorLayout> layouts) {
     for (const TensorLayout layout : layouts)
         if (tensor.layout == layout) return true;

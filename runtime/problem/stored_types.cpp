@@ -2,6 +2,7 @@
 
 #include "shaders/interface/stored_types.h"
 
+#include <algorithm>
 #include <array>
 
 namespace vkattn {
@@ -35,7 +36,12 @@ constexpr StoredType row(const char *name, const char *shown, vkattn_type type, 
 
 #define ROW(NAME, name, number, elements, bytes, KIND, width, USES)                                                    \
     row(#NAME, #name, VKATTN_TYPE_##NAME, elements, bytes, KIND, width, USES),
-constexpr StoredType kTypes[] = {STORED_TYPES(ROW)};
+template <size_t count>
+constexpr std::array<StoredType, count> by_number(std::array<StoredType, count> rows) {
+    std::ranges::sort(rows, {}, [](const StoredType &each) { return each.info.type; });
+    return rows;
+}
+constexpr std::array kTypes = by_number(std::array{STORED_TYPES(ROW)});
 
 #define IS_NUMBERED(NAME, name, number, ...) &&VKATTN_TYPE_##NAME == (number)
 static_assert(true STORED_TYPES(IS_NUMBERED), "shaders and vkattn_type number the types alike");

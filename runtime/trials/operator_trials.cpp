@@ -1,26 +1,23 @@
 #include "runtime/trials/operator_trials.hpp"
 
 #include "runtime/emit/sorted_lists.hpp"
-#include "runtime/ops/argmax.hpp"
-#include "runtime/ops/causal_conv1d.hpp"
-#include "runtime/ops/embedding.hpp"
 #include "runtime/ops/index.hpp"
-#include "runtime/ops/linear_attention.hpp"
-#include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/ops/select.hpp"
-#include "runtime/ops/top_k.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 #include "runtime/trials/trial_values.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "shaders/interface/argmax.h"
+#include "shaders/interface/mask_indices.h"
 #include "shaders/interface/sort_lists.h"
 #include "vkattn_shaders/table.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -149,10 +146,7 @@ std::string check_top_k(Context &context) {
     vkattn_top_k_desc desc{};
     desc.input = input.tensor();
     desc.indices = indices.tensor();
-    PlanBuilder builder(context);
-    plan_top_k(builder, desc);
-    const vkattn_binding bindings[] = {input.binding(), indices.binding()};
-    builder.build()->run(bindings);
+    run_plan(context, plan_top_k, desc, {&input, &indices});
     return compare_entries("index", indices.read(0, kMost), expected);
 }
 
@@ -173,10 +167,7 @@ std::string check_index(Context &context, uint64_t head_dim) {
     desc.key = key.tensor();
     desc.indices = indices.tensor();
     desc.activation = VKATTN_INDEX_IDENTITY;
-    PlanBuilder builder(context);
-    plan_index(builder, desc);
-    const vkattn_binding bindings[] = {query.binding(), key.binding(), indices.binding()};
-    builder.build()->run(bindings);
+    run_plan(context, plan_index, desc, {&query, &key, &indices});
     return compare_entries("index", indices.read(0, kChosen), expected);
 }
 
@@ -255,6 +246,31 @@ std::string check_argmax(Context &context) {
     desc.tokens = tokens.tensor();
     run_plan(context, plan_argmax, desc, {&input, &tokens});
     return compare_entries("token", tokens.read(0, kRows), {ARGMAX_PART_ELEMENTS + 7, 123});
+}
+
+// Of a mask with fewer visible keys in a row than its list has room for, and with more.
+std::string check_mask_indices(Context &context) {
+    constexpr uint64_t kRows = 2, kKeys = MASK_INDICES_WORKGROUP_SIZE * MASK_INDICES_KEYS + 100, kEntries = 600;
+    TrialNumbers numbers;
+    RoleBuffer mask(context, VKATTN_ROLE_ATTN_MASK, contiguous(VKATTN_TYPE_F32, {1, 1, kRows, kKeys}));
+    RoleBuffer lists(context, VKATTN_ROLE_KEY_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, kRows, kEntries}));
+    std::vector<float> added = mask.randomise(numbers);
+    std::vector<int32_t> expected;
+    for (uint64_t row = 0; row < kRows; ++row) {
+        const uint64_t end = (row + 1) * kEntries;
+        for (uint64_t key = 0; key < kKeys; ++key)
+            if (float &each = added[row * kKeys + key]; each < (row == 0 ? 0.0f : -0.5f))
+                each = -std::numeric_limits<float>::infinity();
+            else if (expected.size() < end)
+                expected.push_back(static_cast<int32_t>(key));
+        expected.resize(end, -1);
+    }
+    mask.write(std::span<const float>(added));
+    vkattn_mask_indices_desc desc{};
+    desc.attn_mask = mask.tensor();
+    desc.key_indices = lists.tensor();
+    run_plan(context, plan_mask_indices, desc, {&mask, &lists});
+    return compare_entries("entry", lists.read(0, expected.size()), expected);
 }
 
 std::string check_merge_of_calls(Context &context) {
@@ -371,6 +387,7 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::embedding, check_embedding},
     {&shaders::embedding_quantised, check_embedding_quantised},
     {&shaders::argmax, check_argmax},
+    {&shaders::mask_indices, check_mask_indices},
     {&shaders::merge, check_merge_of_calls},
     {&shaders::causal_conv1d, check_convolution},
     {&shaders::linear_attention_recurrent, check_recurrent},

@@ -1,6 +1,7 @@
 #include "runtime/vulkan/variant.hpp"
 
 #include "runtime/support/error.hpp"
+#include "runtime/support/failure.hpp"
 #include "runtime/vulkan/variant_file.hpp"
 
 #include <algorithm>
@@ -20,19 +21,6 @@ void accept(void *result, const uint32_t *code, size_t words) {
 }
 
 void refuse(void *result, const char *message) { static_cast<Answer *>(result)->refusal = message; }
-
-// The line and column of "NAME:LINE:COLUMN: what"; 0 and 0 of other messages.
-std::pair<uint32_t, uint32_t> place_in(std::string_view message) {
-    const size_t line_at = message.find(':'),
-                 column_at = line_at == message.npos ? line_at : message.find(':', line_at + 1);
-    uint32_t line = 0, column = 0;
-    if (column_at == message.npos) return {0, 0};
-    const char *const end = message.data() + message.size();
-    const auto [after_line, fault] = std::from_chars(message.data() + line_at + 1, end, line);
-    if (fault != std::errc{} || after_line != message.data() + column_at) return {0, 0};
-    std::from_chars(after_line + 1, end, column);
-    return {line, column};
-}
 
 constexpr uint32_t kAllFunctions =
     VKATTN_VARIANT_SCORE_MOD | VKATTN_VARIANT_MASK_MOD | VKATTN_VARIANT_LSE_MOD | VKATTN_VARIANT_OUTPUT_MOD;

@@ -51,7 +51,7 @@ float look_up_masks(float score, Row row, Key key) {
     if (MASK_FORMAT == FORMAT_NONE) return score;
     if (MASK_FORMAT == FORMAT_BOOL) return hidden_by_boolean_mask(row, key) ? HIDDEN : score;
     float added = mask_load(MASK_FORMAT, mask_element(row, key));
-    if (!has_more(MORE_FEATURE_MASK_TIMES_SLOPES)) return added < LOWEST_BIAS ? HIDDEN : score + added * LOG2_E;
+    if (!has_more(MORE_FEATURE_TIMES_SLOPES)) return added < LOWEST_BIAS ? HIDDEN : score + added * LOG2_E;
     float product = added * slope_log2(row);
     return added < LOWEST_BIAS || product < LOWEST_BIAS ? HIDDEN : score + product;
 }

@@ -33,6 +33,11 @@ uint key_length(uint batch) {
     return has(FEATURE_SHORT_MASK) ? min(end, parameters.mask_len) : end;
 }
 
+uint clamp_key(int key, uint end) { return uint(clamp(key, 0, int(end))); }
+
+// Not 0: positions hide keys from some rows.
+const uint HIDES_BY_POSITION = FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW);
+
 bool hidden_by_position(uint batch, uint position, Key key) {
     int distance = int(key.number) - int(position) - diagonal_offset(batch);
     if (has(FEATURE_CAUSAL) && distance > 0) return true;
@@ -50,10 +55,8 @@ bool hidden_by_tree(Row row, Key key) {
     return own >= 0 && bitfieldExtract(bits, own & 31, 1) == 0u;
 }
 
-uint clamp_key(int key, uint end) { return uint(clamp(key, 0, int(end))); }
-
-// Keys that the causal line, the window and the lengths leave to some of the query positions first .. last.
-KeyRange range_of_any(uint batch, uint first, uint last) {
+// The keys that positions and lengths leave, the first to query position `first`, the last to query position `last`.
+KeyRange range_between(uint batch, uint first, uint last) {
     uint end = key_length(batch);
     int offset = diagonal_offset(batch);
     KeyRange range = KeyRange(0, end);
@@ -61,19 +64,6 @@ KeyRange range_of_any(uint batch, uint first, uint last) {
     if (has(FEATURE_WINDOW)) {
         range.begin = clamp_key(int(first) + offset - parameters.window_left, end);
         range.end = min(range.end, clamp_key(int(last) + offset + parameters.window_right + 1, end));
-    }
-    return range;
-}
-
-// Keys that they leave to all of them.
-KeyRange range_of_all(uint batch, uint first, uint last) {
-    uint end = key_length(batch);
-    int offset = diagonal_offset(batch);
-    KeyRange range = KeyRange(0, HAS_TREES ? clamp_key(first_own_key(batch), end) : end);
-    if (has(FEATURE_CAUSAL)) range.end = min(range.end, clamp_key(int(first) + offset + 1, end));
-    if (has(FEATURE_WINDOW)) {
-        range.begin = clamp_key(int(last) + offset - parameters.window_left, end);
-        range.end = min(range.end, clamp_key(int(first) + offset + parameters.window_right + 1, end));
     }
     return range;
 }

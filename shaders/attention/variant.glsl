@@ -50,19 +50,20 @@ float mask_score(float score, Row row, Key key) {
 #ifdef MASK_MOD
 const uint HIDES_FROM_SOME_ROWS = 1u;
 #else
-const uint HIDES_FROM_SOME_ROWS =
-    MASK_FORMAT | (MORE_FEATURES & MORE_FEATURE_TREE_MASK) |
-    (FEATURES & (FEATURE_CAUSAL | FEATURE_WINDOW | FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
+const uint HIDES_FROM_SOME_ROWS = MASK_FORMAT | HIDES_BY_POSITION | (MORE_FEATURES & MORE_FEATURE_TREE_MASK) |
+                                  (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_SHORT_MASK | FEATURE_BLOCK_MASK));
 #endif
 
 // Keys outside it are hidden from all query positions first .. last.
-KeyRange seen_by_any(uint batch, uint first, uint last) { return range_of_any(batch, first, last); }
+KeyRange seen_by_any(uint batch, uint first, uint last) { return range_between(batch, first, last); }
 
 // Keys inside it are visible to all of them, as far as they exist and sight_of says so; empty where a mask must be looked
 // up key by key.
 KeyRange seen_by_all(uint batch, uint first, uint last) {
     if (masked_by_key()) return KeyRange(0, 0);
-    return range_of_all(batch, first, last);
+    KeyRange range = range_between(batch, last, first);
+    if (HAS_TREES) range.end = clamp_key(first_own_key(batch), range.end);
+    return range;
 }
 
 // What the rows of a tile see of keys that seen_by_all leaves them.

@@ -38,7 +38,8 @@ NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
 #endif
     if (is_float8(format))
         return float8_values(read_bytes(block, 0, i, QUANTISED_BLOCK), kind_of_block(format) == E4M3);
-    if (width_of_number(format) == 8) return signed_bytes(read_bytes(block, 2, i, QUANTISED_BLOCK));
+    if (width_of_number(format) == 8)
+        return signed_bytes(read_bytes(block, bytes_of_block(format) - QUANTISED_BLOCK, i, QUANTISED_BLOCK));
     const uint half_bytes = bytes_of_block(format) - QUANTISED_BLOCK / 2;
     BYTES bytes = read_bytes(block, half_bytes, i % 16, 16);
     bytes = (OWN_ELEMENT(i) < 16 ? bytes : bytes >> 4) & 0x0f0f0f0fu;

@@ -42,8 +42,9 @@ void both_of(const uint format, BLOCK block, uint i, out NUMBERS first, out NUMB
         return;
     }
     if (width_of_number(format) == 8) {
-        first = signed_bytes(read_bytes(block, 2, i, QUANTISED_BLOCK));
-        second = signed_bytes(read_bytes(block, 2, i + 8, QUANTISED_BLOCK));
+        const uint numbers = bytes_of_block(format) - QUANTISED_BLOCK;
+        first = signed_bytes(read_bytes(block, numbers, i, QUANTISED_BLOCK));
+        second = signed_bytes(read_bytes(block, numbers, i + 8, QUANTISED_BLOCK));
         return;
     }
     const uint half_bytes = bytes_of_block(format) - QUANTISED_BLOCK / 2;

@@ -2,27 +2,23 @@
 #ifndef VKATTN_INTERFACE_ATTENTION_H
 #define VKATTN_INTERFACE_ATTENTION_H
 
-#include "attention_tensors.h"
+#include "attention_numbers.h"
 
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
 
 /* Bits of features: code that a problem needs. 0 to 31 are in the constant FEATURES, which has() asks, 32 to 63 in
- * MORE_FEATURES, which has_more() asks. Those of tensors are in attention_tensors.h; 27 to 63 are free. */
-#define FEATURE_CAUSAL (1u << 0)
-#define FEATURE_WINDOW (1u << 1)
-#define FEATURE_SOFTCAP (1u << 6)
+ * MORE_FEATURES, which has_more() asks. Those of tensors, flags and numbers are in attention_tensors.h and attention_numbers.h;
+ * 27 to 39, 47 and 53 to 63 are free. */
 /* _PAIRS: element offsets of every vector of the tensor are even, so that two 16-bit values share one word */
 #define FEATURE_QUERY_PAIRS (1u << 11)
 #define FEATURE_KEY_PAIRS (1u << 12)
 #define FEATURE_VALUE_PAIRS (1u << 13)
 #define FEATURE_OUTPUT_PAIRS (1u << 14)
-#define FEATURE_SHORT_MASK (1u << 15) /* the mask ends before kv_len */
-#define FEATURE_KEYS_TO_LAST_QUERY (1u << 16)
+#define FEATURE_SHORT_MASK (1u << 15)   /* the mask ends before kv_len */
 #define FEATURE_BOTTOM_RIGHT (1u << 19) /* a sequence's offset is its number of keys less its number of queries */
-#define FEATURE_DROPOUT (1u << 20)
-#define FEATURE_SPLIT_KEYS (1u << 21) /* several dispatches in turn, each over a range of keys */
+#define FEATURE_SPLIT_KEYS (1u << 21)   /* several dispatches in turn, each over a range of keys */
 /* _ALIGNED: every vector of the tensor has a multiple of eight elements without gaps, begins at a multiple of eight
  * elements, and is not quantised */
 #define FEATURE_KEY_ALIGNED (1u << 22)
@@ -32,9 +28,8 @@ namespace vkattn::gpu {
 
 /* in MORE_FEATURES: value_scales differ among the keys of a sequence's head: bit 44 */
 #define MORE_FEATURE_VALUE_SCALES_OF_KEYS (1u << 12)
-#define MORE_FEATURE_MASK_TIMES_SLOPES (1u << 13) /* in place of FEATURE_ALIBI_SLOPES: bit 45 */
-#define MORE_FEATURE_MASK_IN_TURN (1u << 14)      /* attn_mask has a divisor of the entries or heads: bit 46 */
-#define MORE_FEATURE_OWN_KEYS_LAST (1u << 15)     /* without a past tree_mask is of a sequence's last keys: bit 47 */
+#define MORE_FEATURE_MASK_IN_TURN (1u << 14)  /* attn_mask has a divisor of the entries or heads: bit 46 */
+#define MORE_FEATURE_OWN_KEYS_LAST (1u << 15) /* without a past tree_mask is of a sequence's last keys: bit 47 */
 
 /* index, in MORE_FEATURES: bits 48 on */
 #define MORE_FEATURE_INDEX_RELU (1u << 16)
@@ -173,6 +168,7 @@ struct AttentionParameters {
     uint mask_entries; /* read with MORE_FEATURE_MASK_IN_TURN */
     uint mask_heads;
     uint tree_words; /* of a row of tree_mask */
+    ATTENTION_NUMBERS(VKATTN_UNIFORM)
 #ifdef HAS_CAPTURED_TENSORS
     uvec4 captured_elements; /* of each captured tensor */
     vec4 captured_numbers;

@@ -60,10 +60,12 @@ namespace vkattn {
 #endif
 
 /* FEATURE_NAME is for the constant FEATURES, MORE_FEATURE_NAME for MORE_FEATURES; one of them is 0. */
-#define VKATTN_TENSOR_NUMBERS(binding, name, NAME, feature, Layout, type, Trial)                                       \
-    VKATTN_NUMBER(BINDING_##NAME, binding)                                                                             \
+#define VKATTN_FEATURE(NAME, feature)                                                                                  \
     VKATTN_NUMBER(FEATURE_##NAME, feature < 32 ? 1u << (feature & 31) : 0u)                                            \
     VKATTN_NUMBER(MORE_FEATURE_##NAME, feature >= 32 && feature < 64 ? 1u << (feature & 31) : 0u)
+#define VKATTN_TENSOR_NUMBERS(binding, name, NAME, feature, Layout, type, Trial)                                       \
+    VKATTN_NUMBER(BINDING_##NAME, binding)                                                                             \
+    VKATTN_FEATURE(NAME, feature)
 
 ATTENTION_TENSORS(VKATTN_TENSOR_NUMBERS)
 VKATTN_NUMBER(BINDING_SCORES, 11) /* unfused: scores, then weights; flash: the state of rows between dispatches */

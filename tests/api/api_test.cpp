@@ -123,7 +123,7 @@ TEST_CASE("destroying NULL does nothing") {
     vkattn_requirements requirements{};
     vkattn_report report{};
     CHECK(vkattn_plan_requirements(nullptr, &requirements) == VKATTN_ERROR_INVALID_ARGUMENT);
-    CHECK(vkattn_plan_report(nullptr, &report) == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(vkattn_plan_get_report(nullptr, &report) == VKATTN_ERROR_INVALID_ARGUMENT);
 }
 
 TEST_CASE("tensor_bytes counts from the bound offset to the last element, in whole words") {

@@ -504,7 +504,7 @@ void test_kernels(Objects &o, Caller &call, bool) {
 void use_tested_kernel(Objects &o, Caller &call, bool) {
     plan_and_run_attention(o, call);
     vkattn_report chosen{};
-    vkattn_plan_report(o.attention, &chosen);
+    vkattn_plan_get_report(o.attention, &chosen);
     CHECK(chosen.kernel == VKATTN_KERNEL_DECODE);
 }
 

@@ -295,7 +295,7 @@ TEST_CASE_FIXTURE(DeviceTest,
         return vkattn_plan_requirements(plan.get(), requirements);
     });
     check_filled<vkattn_report>("report",
-                                [&](vkattn_report *report) { return vkattn_plan_report(plan.get(), report); });
+                                [&](vkattn_report *report) { return vkattn_plan_get_report(plan.get(), report); });
     check_filled<vkattn_measure>(
         "measure", [&](vkattn_measure *measure) { return vkattn_attention_measure(context.get(), &desc, measure); });
     check_filled<vkattn_tune_budget_report>(

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
@@ -146,6 +147,28 @@ TEST_CASE_FIXTURE(DeviceTest, "plans of the same description are one, as many as
         CHECK(same(others[1], context.attention_plan(desc)) == (kept > 0));
         CHECK(!same(first, context.attention_plan(unfused_desc()))); // the third last
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "plans that were shared before tuning or a self-test are not shared after it") {
+    ContextRequest request("self_test=0");
+    request.info.shared_plan_count = 2;
+    const vkattn::Context context(request.info);
+    vkattn_attention_desc desc = unfused_desc();
+    desc.kernel = VKATTN_KERNEL_AUTO;
+    std::vector<vkattn::Plan> plans;
+    const auto is_new = [&] {
+        plans.push_back(context.attention_plan(desc));
+        return std::ranges::none_of(plans.begin(), plans.end() - 1, [&](const vkattn::Plan &each) {
+            return each.report().reason == plans.back().report().reason;
+        });
+    };
+    CHECK(is_new());
+    CHECK(!is_new());
+    (void)context.tune(desc);
+    CHECK(is_new());
+    CHECK(!is_new());
+    (void)context.self_test();
+    CHECK(is_new());
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "of a failure the thread is told the argument, the entry and the message") {

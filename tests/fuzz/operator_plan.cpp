@@ -9,15 +9,9 @@
 #include "shaders/interface/rows.h"
 // Any description of linear, norm, embedding, argmax, kv_append, merge and the operators with states: whatever plan comes of it reaches nothing outside what
 // it binds, by a calculation of its own from the push constants and the grid.
-#include "runtime/ops/argmax.hpp"
-#include "runtime/ops/causal_conv1d.hpp"
-#include "runtime/ops/embedding.hpp"
-#include "runtime/ops/kv_append.hpp"
 #include "runtime/ops/linear.hpp"
-#include "runtime/ops/linear_attention.hpp"
-#include "runtime/ops/mask_indices.hpp"
-#include "runtime/ops/merge.hpp"
 #include "runtime/ops/norm.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/support/error.hpp"
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_tensor.hpp"

@@ -316,6 +316,20 @@ TEST_CASE_FIXTURE(DeviceTest, "captured tensors of 16 bits, which begin anywhere
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a text that does not compile is refused with its own line and column") {
+    const std::string wrong = "float score_mod(float score, uint batch, uint head, uint query, uint key) {\n"
+                              "    return score + nothing;\n}\n";
+    CHECK(error_of_plan(wrong).find("undeclared identifier") != std::string::npos);
+    const auto is_at = [](const vkattn_failure &failure, std::uint32_t line, std::uint32_t column) {
+        return failure.result == VKATTN_ERROR_COMPILE && failure.line == line && failure.column == column;
+    };
+    CHECK(is_at(*vkattn_last_failure(), 2, 20));
+    CHECK_THROWS_AS(vkattn::compile_variant(wrong), vkattn::Error);
+    CHECK(is_at(*vkattn_jit_last_failure(), 2, 20));
+    CHECK_THROWS_AS(vkattn::compile_variant("\n  shared float counter;" + wrong), vkattn::Error);
+    CHECK(is_at(*vkattn_jit_last_failure(), 2, 3));
+    CHECK_THROWS_AS(vkattn::compile_variant("", "a\nname"), vkattn::Error);
+    CHECK(vkattn_jit_last_failure()->result == VKATTN_ERROR_INVALID_ARGUMENT);
+    CHECK(std::string(vkattn_jit_last_failure()->member) == "name");
     CHECK(error_of_plan("// one\nfloat score_mod(float score, uint batch, uint head, uint query, uint key) {\n"
                         "    return score + nothing;\n}\n")
               .find("test.glsl:3:20: 'nothing' : undeclared identifier") != std::string::npos);

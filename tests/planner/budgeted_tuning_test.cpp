@@ -6,6 +6,7 @@
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/explain.hpp"
 #include "runtime/ops/linear.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/trials/budgeted_tuning.hpp"

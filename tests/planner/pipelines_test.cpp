@@ -1,6 +1,6 @@
 // When a pipeline is compiled, and when one that is there serves.
 #include "runtime/ops/attention.hpp"
-#include "runtime/ops/kv_append.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "shaders/interface/attention.h"
 #include "shaders/interface/linear_attention.h"

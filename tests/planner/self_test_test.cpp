@@ -135,7 +135,7 @@ TEST_CASE_FIXTURE(DeviceTest, "every kernel that the device can run passes") {
     for (const std::string name :
          {"flash, f32", "flash, q8_0", "flash, large heads", "flash, pages", "flash, keys in parts", "decode, q8_0",
           "decode_halves, f16", "merge_parts, keys in parts", "qk_scores, f32", "linear, f16", "linear_vector, f32",
-          "rows, q8_0", "sort_lists, f32", "merge_lists, f32", "select, f32", "sort_selected, f32",
+          "rows, q8_0", "sort_lists, f32", "merge_lists, f32", "select, f32", "sort_selected, f32", "mask_indices, f32",
           "index_scores, f32"})
         CHECK_MESSAGE(std::ranges::any_of(checks, [&](const vkattn_check &check) { return is_of(check, name); }), name);
     for (const vkattn_check &check : checks)

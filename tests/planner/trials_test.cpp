@@ -1,5 +1,6 @@
 // Candidates of a tuning, compared: outputs that hold infinities are numbers like others.
 #include "runtime/ops/linear.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/trials/ready_context.hpp"
 #include "runtime/trials/trials.hpp"

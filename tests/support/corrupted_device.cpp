@@ -130,7 +130,7 @@ void corrupt(const Shader &shader, Constants &constants) {
     else if (&shader == &shaders::merge_parts || &shader == &shaders::weighted_values)
         change_format(constants, "OUTPUT_FORMAT");
     else
-        constants["FEATURES"] |= FEATURE_SOFTCAP;
+        constants["FEATURES"] |= vkattn::FEATURE_SOFTCAP;
 }
 
 bool is_meant(const Corruption &corruption, const Shader &shader, Constants &constants) {

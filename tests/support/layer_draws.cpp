@@ -54,6 +54,7 @@ vkattn_layer_config draw_config(Random &random) {
     if (random.one_in(4)) c.kv_head_mapping = VKATTN_KV_HEADS_MODULO;
     if (random.one_in(5)) c.softcap = 3.0f;
     if (random.one_in(5)) c.scale = 0.3f;
+    if (random.one_in(3)) c.norm_epsilon = random.one_in(2) ? 0.0f : 0.5f; // 0 is a number like others
     return c;
 }
 
@@ -193,13 +194,13 @@ std::string text(const LayerDraw &d) {
         << c.mla_form << ", ffn " << c.ffn_dim << ", ratio " << c.mlp_ratio << ", activation " << c.activation
         << ", norm first " << c.norm_first << ", theta " << c.rope_theta << ", interleaved " << c.rope_interleaved
         << ", rotated " << c.rotary_dim << ", mapping " << c.kv_head_mapping << ", softcap " << c.softcap << ", scale "
-        << c.scale.value << ", biases " << d.biases << ", head norms " << d.head_norms << ", types "
-        << type_name(d.weights) << " " << type_name(d.tokens) << " -> " << type_name(d.output) << ", cache "
-        << type_name(d.cache) << ", batch " << d.batch << ", len " << d.len << " other " << d.other_len << " past "
-        << d.past_len << ", present " << d.present << ", attn_weights " << d.with_weights << ", causal " << d.causal
-        << ", bottom right " << d.bottom_right << ", window " << d.window << " " << d.window_left << " "
-        << d.window_right << ", key_padding " << d.key_padding << ", key_lengths " << d.key_lengths << ", mask "
-        << d.mask << ", blocks " << d.blocks << ", trees " << d.trees;
+        << c.scale.value << ", epsilon " << c.norm_epsilon.value << ", biases " << d.biases << ", head norms "
+        << d.head_norms << ", types " << type_name(d.weights) << " " << type_name(d.tokens) << " -> "
+        << type_name(d.output) << ", cache " << type_name(d.cache) << ", batch " << d.batch << ", len " << d.len
+        << " other " << d.other_len << " past " << d.past_len << ", present " << d.present << ", attn_weights "
+        << d.with_weights << ", causal " << d.causal << ", bottom right " << d.bottom_right << ", window " << d.window
+        << " " << d.window_left << " " << d.window_right << ", key_padding " << d.key_padding << ", key_lengths "
+        << d.key_lengths << ", mask " << d.mask << ", blocks " << d.blocks << ", trees " << d.trees;
     if (c.index_topk != 0)
         out << ", indexer of " << c.index_n_heads << " heads of " << c.index_head_dim << ", the best " << c.index_topk
             << ", interleaved " << c.index_rope_interleaved;

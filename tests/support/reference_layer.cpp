@@ -50,12 +50,16 @@ Values norm(const LayerProblem &p, const std::string &name, Values x, vkattn_nor
                       bias != p.weights.end() ? bias->second.values() : Values(), kind, epsilon);
 }
 
+double epsilon_or(const LayerProblem &p, double epsilon) {
+    return p.config.norm_epsilon.present != 0 ? static_cast<double>(p.config.norm_epsilon.value) : epsilon;
+}
+
 Values rms_norm(const LayerProblem &p, const std::string &name, Values x) {
-    return norm(p, name, std::move(x), VKATTN_NORM_RMS, 1e-6);
+    return norm(p, name, std::move(x), VKATTN_NORM_RMS, epsilon_or(p, 1e-6));
 }
 
 Values layer_norm(const LayerProblem &p, const std::string &name, Values x) {
-    return norm(p, name, std::move(x), VKATTN_NORM_LAYER, 1e-5);
+    return norm(p, name, std::move(x), VKATTN_NORM_LAYER, epsilon_or(p, 1e-5));
 }
 
 Values activated(vkattn_activation activation, Values x) {
