@@ -64,11 +64,13 @@ typedef struct vkattn_rope_scaling {
     const float *factors;
 } vkattn_rope_scaling;
 
+#define VKATTN_ROPE_SECTIONS 4 /* of the rotated pairs, at most */
+
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
  * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved; rope_scaling;
  *                  rotary_dim (but of MLA): elements of a head that it rotates, the first, the others pass: even, up to the head size;
- *                  0: all; without rope_theta 0; scale (left out: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (left out: the
+ *                  0: all; without rope_theta 0; rope_sections, rope_sections_interleaved; scale (left out: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (left out: the
  *                  kind's own)
  * MHA              embed_dim; num_kv_heads (0: num_heads), num_heads % num_kv_heads == 0; head_dim (0: embed_dim /
  *                  num_heads, which must divide); kv_head_mapping; rope_theta 0: no rotary embedding, else on Q and K
@@ -79,6 +81,11 @@ typedef struct vkattn_rope_scaling {
  * COMPRESSED_KV    embed_dim ("d_model"); latent_dim; decompress_lora_rank (0: none); rope_theta (on Q only)
  * ENCODER          those of MHA; ffn_dim; activation; norm_first (1: pre-norm, 0: post-norm); LayerNorm eps 1e-5
  * MLA_BLOCK        those of MLA; mlp_ratio (hidden width = embed_dim * mlp_ratio); GELU; RMSNorm eps 1e-6
+ *
+ * rope_sections: pairs of elements that turn by each stream of the call's positions, in Qwen2-VL time, height and width. Their sum is
+ * half the rotated elements; the streams are as many as the last that is not 0, or one where all are 0. The sections lie one behind the
+ * other (Qwen2-VL). With rope_sections_interleaved (Qwen3-VL) pair i of S streams belongs to stream i % S while that one has pairs left,
+ * which must then lie within the head, and else to stream 0.
  *
  * Of MLA and MLA_BLOCK, index_topk above 0 makes attention sparse as DeepSeek-V3.2 has it (DSA). An indexer scores the keys of each
  * query, of those that the call's masks leave visible, and the query attends the index_topk keys of the highest scores. It attends
@@ -130,6 +137,8 @@ typedef struct vkattn_layer_config {
     uint32_t index_topk;
     uint32_t index_rope_interleaved;
     uint32_t rotary_dim;
+    uint32_t rope_sections[VKATTN_ROPE_SECTIONS];
+    uint32_t rope_sections_interleaved; /* 0 or 1 */
 } vkattn_layer_config;
 
 /* One named weight, contiguous. Matrices may have any type of a weight (vkattn_enumerate_types), all others F32, F16 or BF16.
@@ -356,6 +365,9 @@ VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const 
  *   sequence appends its own tokens: vkattn_cache_reserve. Without one each attends to itself. key, value, past_* and
  *   present_* must be absent. Tokens of no sequence, and those beyond max_seqlen, get any output. Bound as
  *   VKATTN_ROLE_CU_SEQLENS_Q. LATENT_QUERY takes none
+ * positions [S,B,Lq] I32 contiguous, [S,1,total] of packed tokens, optional: what the rotary embedding turns each token's query and key
+ *   by, in place of its place in the sequence, in the streams of the layer's rope_sections; below 0 as 0. Masks and the cache follow the
+ *   places. key and value must be absent. Bound as VKATTN_ROLE_POSITIONS
  * past_len: tokens in the cache before this call, and the position of the first new one; must equal P where past_key is
  *   given (or be 0: taken from it)
  * norm_weight, norm_epsilon   of MHA without key and value, and MLA: RMSNorm of the query before it is projected, as those of
@@ -396,6 +408,7 @@ typedef struct vkattn_layer_call {
     vkattn_optional_float norm_epsilon;
     vkattn_type intermediate_type;
     vkattn_tensor tree_mask;
+    vkattn_tensor positions;
 } vkattn_layer_call;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */

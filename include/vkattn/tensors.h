@@ -139,7 +139,8 @@ typedef enum vkattn_role {
     VKATTN_ROLE_ACCEPTED = 47,
     VKATTN_ROLE_VALUES = 48, /* of top_k and argmax: the greatest themselves */
     VKATTN_ROLE_TREE_MASK = 49,
-    VKATTN_ROLE_COUNT = 50,
+    VKATTN_ROLE_POSITIONS = 50, /* of the tokens of a layer's call */
+    VKATTN_ROLE_COUNT = 51,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

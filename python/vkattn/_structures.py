@@ -57,6 +57,10 @@ def _checked(kind, name, value):
         if kind is c_float and _MOST_FLOAT < abs(number) < math.inf:  # ctypes makes it infinite
             raise ValueError(f"{name}: {value}, expected a number that a float of 32 bits holds")
         return number
+    if hasattr(kind, "_length_") and isinstance(value, (list, tuple)):
+        if len(value) > kind._length_:
+            raise ValueError(f"{name}: {len(value)} numbers, expected at most {kind._length_}")
+        return kind(*(_checked(kind._type_, name, number) for number in value))
     if list(getattr(kind, "_kinds_", ())) == ["present", "value"] and not isinstance(value, kind):
         return kind() if value is None else kind(1, _checked(kind._kinds_["value"], name, value))
     return value

@@ -38,7 +38,7 @@ def layer_config(kind, **members):
     kind     a layer's: see Layer
     members  num_heads, embed_dim and the rest, as layers.h lists them for the kind; enumerations by their lower-case names
              (activation="gelu"), rope_scaling as a dict of its members, of longrope
-             with the list "factors"; index_n_heads, index_head_dim, index_topk and index_rope_interleaved give mla and
+             with the list "factors"; rope_sections as a list, of pairs of each stream of positions; index_n_heads, index_head_dim, index_topk and index_rope_interleaved give mla and
              mla_block an indexer
     """
     config = _abi.LayerConfig()
@@ -89,7 +89,7 @@ class Layer:
     @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
-                 cu_seqlens=None, max_seqlen=0, residual=None, norm=None, norm_epsilon=None, output_shape=None, out=None,
+                 cu_seqlens=None, max_seqlen=0, positions=None, residual=None, norm=None, norm_epsilon=None, output_shape=None, out=None,
                  kernel="auto", intermediate_dtype=None, tree_mask=None):
         """Computes the layer.
 
@@ -98,6 +98,8 @@ class Layer:
         cache         a Cache that the tokens are appended to, and attended with what it holds
         cu_seqlens    [B+1] int32: query is packed, [1,total,width], rows cu_seqlens[b] to cu_seqlens[b+1] of sequence b, from
                       0 to total; with a cache each sequence appends its own. max_seqlen: the longest, 0: not known
+        positions     [S,B,Lq] int32, [S,1,total] of packed tokens: what the rotary embedding turns the tokens by, in the S streams of
+                      rope_sections (1 without); None: their places in the sequence
         residual      [B,Lq,width], added to the result, of mha and mla
         norm          [width]: the query is first normalised (rms) and weighed so, of mha without key and of mla; norm_epsilon: None:
                       1e-6
@@ -169,8 +171,8 @@ def _described(context, arguments):
         raise TypeError(f"{min(unknown)}: no argument of a layer without a cache, expected one of {', '.join(_DEFAULTS)}")
     its = types.SimpleNamespace(**{**_DEFAULTS, **arguments})
     given = Call(context, [(name, getattr(its, name)) for name in (
-        "query", "key", "value", "attn_mask", "block_mask", "key_padding_mask", "key_lengths", "tree_mask", "residual",
-        "norm", "out")])
+        "query", "key", "value", "attn_mask", "block_mask", "key_padding_mask", "key_lengths", "tree_mask", "positions",
+        "residual", "norm", "out")])
     for role in ("query", "key", "value", "attn_mask", "residual"):
         if getattr(its, role) is not None:
             given.take(role, getattr(its, role), MASKS[:3] if role == "attn_mask" else FLOATS)
@@ -187,6 +189,8 @@ def _described(context, arguments):
     given.take_norm(desc, its.norm, its.norm_epsilon)
     if its.intermediate_dtype is not None:
         desc.intermediate_type = _abi.choose("intermediate_dtype", _FLOAT_TYPES, its.intermediate_dtype)
+    if its.positions is not None:
+        desc.positions = describe(given.take("positions", its.positions, dtype="int32"), "positions")
     if its.cu_seqlens is not None:
         desc.cu_seqlens = describe(given.take("cu_seqlens_q", its.cu_seqlens, name="cu_seqlens", dtype="int32"), "cu_seqlens")
     return given, desc

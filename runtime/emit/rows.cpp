@@ -35,6 +35,12 @@ int64_t distance(const View &from, const View &to) {
     return (begin(to) - begin(from)) / static_cast<int64_t>(bytes_of(from.tensor.type, 1));
 }
 
+bool rotate_alike(const MovedRows &a, const MovedRows &b) {
+    return a.rotation.frequencies.source == b.rotation.frequencies.source &&
+           a.rotation.interleaved == b.rotation.interleaved &&
+           is_same_place(a.token_positions.source, b.token_positions.source);
+}
+
 // Whether rows of both are found by the same strides.
 bool have_same_strides(const vkattn_tensor &a, const vkattn_tensor &b) {
     bool same = a.type == b.type;
@@ -67,14 +73,12 @@ bool may_join(const MovedRows &queries, const MovedRows &keys) {
     // rows of other sizes leave workgroups without work
     const bool sized_alike = queries.source.tensor.shape[3] == keys.source.tensor.shape[3] ||
                              queries.source.tensor.shape[0] * queries.source.tensor.shape[2] <= kFewTokens;
-    const bool rotates_alike = keys.rotation.frequencies.source == queries.rotation.frequencies.source &&
-                               keys.rotation.interleaved == queries.rotation.interleaved;
     const bool normalises_alike =
         !present(queries.norm.weight) || !present(keys.norm.weight) || queries.norm.epsilon == keys.norm.epsilon;
     const bool mixes_alike =
         !is_mixed(queries) || (queries.hadamard == keys.hadamard && queries.mixed_factor == keys.mixed_factor &&
                                queries.source.tensor.shape[3] == keys.source.tensor.shape[3]);
-    return alike && sized_alike && rotates_alike && normalises_alike && mixes_alike;
+    return alike && sized_alike && rotate_alike(queries, keys) && normalises_alike && mixes_alike;
 }
 
 // Whether the heads of one lie behind those of the other.
@@ -97,10 +101,8 @@ bool may_follow(const MovedRows &keys, const MovedRows &values) {
 // Whether both are heads of one, which keep their places.
 bool are_one(const MovedRows &a, const MovedRows &b) {
     return a.keeps_places && b.keeps_places && !present(a.norm.weight) && !present(b.norm.weight) &&
-           a.rotation.frequencies.source == b.rotation.frequencies.source &&
-           a.rotation.interleaved == b.rotation.interleaved && a.rotated_from == b.rotated_from &&
-           a.hadamard == b.hadamard && are_same_tokens(a, b) && follows(a.source, b.source) &&
-           follows(a.target, b.target);
+           rotate_alike(a, b) && a.rotated_from == b.rotated_from && a.hadamard == b.hadamard &&
+           are_same_tokens(a, b) && follows(a.source, b.source) && follows(a.target, b.target);
 }
 
 // The sources of all parts.
@@ -126,6 +128,7 @@ std::vector<std::pair<uint32_t, View>> bindings_of(const Parts &parts) {
         {BINDING_ROWS_BLOCK_TABLE, rows.block_table},
         {BINDING_ROWS_LENGTHS, rows.lengths},
         {BINDING_ROWS_FREQUENCIES, parts.first().rotation.frequencies},
+        {BINDING_ROWS_POSITIONS, parts.first().token_positions},
         {BINDING_ROWS_SOURCE_SCALES, rows.source_scales}};
     if (parts.keys != nullptr) {
         bindings.emplace_back(BINDING_ROWS_TARGET, rows.target);
@@ -169,7 +172,8 @@ gpu::RowsPush push_of(const Parts &parts) {
     push.beyond = rows.beyond;
     push.epsilon = present(rows.norm.weight) ? rows.norm.epsilon : parts.first().norm.epsilon;
     if (is_mixed(rows)) push.scale = hadamard_scale(rows.hadamard) * rows.mixed_factor;
-    if (present(rows.cu_seqlens)) push.sequences = static_cast<uint32_t>(rows.cu_seqlens.tensor.shape[0] - 1);
+    push.sequences =
+        static_cast<uint32_t>(present(rows.cu_seqlens) ? rows.cu_seqlens.tensor.shape[0] - 1 : from.shape[0]);
     if (const MovedRows *queries = parts.queries) {
         for (uint32_t dim = 0; dim < 3; ++dim)
             push.source_scale_strides[dim] = static_cast<uint32_t>(queries->target.tensor.strides[dim]);
@@ -185,7 +189,7 @@ gpu::RowsPush push_of(const Parts &parts) {
 // Elements that are turned.
 uint32_t rotated_dims(const MovedRows &rows) {
     if (!present(rows.rotation.frequencies)) return 0;
-    return static_cast<uint32_t>(rows.rotation.frequencies.tensor.shape[0] / 3 * 2);
+    return static_cast<uint32_t>(rows.rotation.frequencies.tensor.shape[0] / 4 * 2);
 }
 
 // Whether rows move four elements at a time.
@@ -213,6 +217,7 @@ void set_rotation(gpu::RowsConstants &constants, const MovedRows &rows) {
     constants.ROTATED = rows.rotation.interleaved ? ROTATED_INTERLEAVED : ROTATED_HALVES;
     constants.ROTATED_DIMS = rotated_dims(rows);
     constants.ROTATED_FROM = rows.rotated_from;
+    constants.HAS_POSITIONS = present(rows.token_positions);
 }
 
 gpu::RowsConstants constants_of(const Parts &parts) {
@@ -275,8 +280,8 @@ void add_dispatch(PlanBuilder &builder, const Parts &parts) {
 
 // Whether there is something to move.
 bool allow(PlanBuilder &builder, const MovedRows &rows) {
-    for (const View *view :
-         {&rows.source, &rows.target, &rows.past_lengths, &rows.cu_seqlens, &rows.block_table, &rows.target_scales})
+    for (const View *view : {&rows.source, &rows.target, &rows.past_lengths, &rows.cu_seqlens, &rows.block_table,
+                             &rows.target_scales, &rows.token_positions})
         allow_role(builder, *view);
     const bool no_sequences = present(rows.cu_seqlens) && rows.cu_seqlens.tensor.shape[0] == 1;
     if (no_sequences || is_empty(rows.source.tensor) || is_empty(rows.target.tensor)) return false;

@@ -6,7 +6,7 @@
 
 namespace vkattn {
 
-// Frequencies of a rotary embedding: an F32 view of 3 words a pair (RopeFrequency of runtime/ops/rope.hpp).
+// Frequencies of a rotary embedding: an F32 view of 4 words a pair (RopeFrequency of runtime/ops/rope.hpp).
 struct Rotation {
     View frequencies; // absent: none
     bool interleaved = false;
@@ -29,7 +29,8 @@ struct MovedRows {
     uint32_t batch = 0;        // sequences of a gathered source
     uint32_t positions = 0;    // of a sequence, at most; 0: as many as source has
     RmsNorm norm{};            // of their first elements, first
-    Rotation rotation{};       // after that, by each row's position in the target
+    Rotation rotation{};       // after that, by each row's position in the target, or
+    View token_positions{};    // I32 [S,B,L], those that are given; contiguous
     uint32_t rotated_from = 0; // of the elements that have frequencies, the first
     uint32_t hadamard = 0;     // elements of the blocks that are mixed after that, see vkattn_rotation; 0, 1: none
     float mixed_factor = 1;    // of mixed rows

@@ -380,8 +380,27 @@ Positions checked_sequences(const LayerCall &call, const vkattn_tensor &query) {
     return positions;
 }
 
-Positions checked_positions(const LayerCall &call, const vkattn_tensor &query) {
+namespace {
+
+// The call's positions [S,B,L] of the tokens of query [B,L,width], or an absent view.
+View checked_token_positions(const Layer &layer, const LayerCall &call, const vkattn_tensor &query) {
+    if (!present(call.positions)) return {};
+    const vkattn_tensor positions = normalised(call.positions, "positions");
+    const uint64_t streams = position_streams(layer.config());
+    const uint64_t expected[] = {streams, query.shape[0], query.shape[1]};
+    require(positions.type == VKATTN_TYPE_I32 && positions.rank == 3 && is_contiguous(positions) &&
+                std::equal(expected, expected + 3, positions.shape),
+            "positions: type ", type_name(positions.type), ", shape ", shape_text(positions),
+            ", expected contiguous I32 [", streams, ",", query.shape[0], ",", query.shape[1], "]");
+    require(!present(call.key) && !present(call.value), "key, value: given, expected none with positions");
+    return role_view(positions, VKATTN_ROLE_POSITIONS);
+}
+
+} // namespace
+
+Positions checked_positions(const Layer &layer, const LayerCall &call, const vkattn_tensor &query) {
     Positions positions = checked_sequences(call, query);
+    positions.of_tokens = checked_token_positions(layer, call, query);
     if (call.object == nullptr) {
         positions.offset = past_tokens(call);
         return positions;

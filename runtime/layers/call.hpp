@@ -154,8 +154,9 @@ CacheTensors checked_cache(const LayerCall &call, vkattn_cache_part part, const 
 Positions checked_sequences(const LayerCall &call, const vkattn_tensor &query);
 
 // The same, after the tokens before the call: its cache's lengths, past_len, or the length of past_key (rank 4:
-// dimension 2, rank 3: dimension 1). Fails where they disagree, or where past_len is given without any cache.
-Positions checked_positions(const LayerCall &call, const vkattn_tensor &query);
+// dimension 2, rank 3: dimension 1), and the positions that the call gives its tokens for the layer's rotary embedding. Fails where they
+// disagree, or where past_len is given without any cache.
+Positions checked_positions(const Layer &layer, const LayerCall &call, const vkattn_tensor &query);
 
 // Rows of a cache, past and new.
 struct CachedRows {

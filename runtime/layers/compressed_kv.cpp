@@ -81,7 +81,7 @@ void plan_compressed_kv(PlanBuilder &builder, const Layer &layer, const LayerCal
     require(call.object == nullptr ||
                 (call.object->sizes().key_scales == PartScales{} && call.object->sizes().value_scales == PartScales{}),
             "cache: with scales beside its latents, expected none of a layer that lifts them");
-    const Positions positions = checked_positions(call, input.tensor);
+    const Positions positions = checked_positions(layer, call, input.tensor);
     const CacheTokens tokens{0, latent, len};
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);

@@ -143,7 +143,7 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biase
     };
     for (const WeightSpec &spec : weight_specs(config_))
         if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
-    if (rope_dims(config_) > 0) add(kRopeFrequencies, {3 * uint64_t{rope_dims(config_) / 2}});
+    if (rope_dims(config_) > 0) add(kRopeFrequencies, {4 * uint64_t{rope_dims(config_) / 2}});
     place_weights();
     config_.rope_scaling.factors = nullptr; // read already
 }
@@ -171,11 +171,10 @@ void Layer::upload(std::span<const vkattn_weight> given) {
     std::vector<vkattn_weight> weights(given.begin(), given.end());
     std::vector<RopeFrequency> frequencies;
     if (rope_dims(config_) > 0) {
-        frequencies =
-            vkattn::rope_frequencies(rope_dims(config_), static_cast<double>(config_.rope_theta), config_.rope_scaling);
+        frequencies = vkattn::rope_frequencies(rope_dims(config_), config_);
         vkattn_weight &table = weights.emplace_back();
         table.name = kRopeFrequencies;
-        table.tensor = contiguous(VKATTN_TYPE_F32, {3 * frequencies.size()});
+        table.tensor = contiguous(VKATTN_TYPE_F32, {4 * frequencies.size()});
         table.data = frequencies.data();
         table.bytes = frequencies.size() * sizeof(RopeFrequency);
     }
@@ -310,6 +309,7 @@ vkattn_layer_config checked_config(const vkattn_layer_config &config) {
     epsilon_or(config.norm_epsilon, 0, "norm_epsilon");
     vkattn_layer_config checked = kind.check(config);
     check_rope_scaling(checked.rope_scaling, rope_dims(checked) / 2);
+    check_rope_sections(checked, rope_dims(checked) / 2);
     return checked;
 }
 
@@ -328,6 +328,8 @@ void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call)
             "residual: given, expected none but for MHA and MLA");
     require(!present(call.norm_weight) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "norm_weight: given, expected none but for MHA and MLA");
+    require(!present(call.positions) || rope_dims(layer.config()) > 0,
+            "positions: given, expected none of a layer without a rotary embedding");
     kind_of(layer.config()).plan(builder, layer, call);
     require(call.object == nullptr || kind_of(layer.config()).cache != nullptr,
             "cache: given, expected none: this kind of layer keeps no cache");

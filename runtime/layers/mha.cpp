@@ -100,7 +100,7 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const vkattn_layer_config &config = layer.config();
     const Inputs inputs = inputs_of(call, parts.tokens, config.embed_dim);
     require_paired_cache(call);
-    const Positions positions = checked_positions(call, inputs.query.tokens.tensor);
+    const Positions positions = checked_positions(layer, call, inputs.query.tokens.tensor);
     const CacheTokens tokens{config.num_kv_heads, config.head_dim, inputs.new_len()};
     const CacheTensors keys = checked_cache(call, VKATTN_CACHE_KEYS, tokens, positions);
     const CacheTensors values = checked_cache(call, VKATTN_CACHE_VALUES, tokens, positions);

@@ -241,7 +241,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
             batch,
             len,
             workspace_type(builder, call, tokens),
-            checked_positions(call, tokens.tensor),
+            checked_positions(layer, call, tokens.tensor),
             {},
             {}};
     const CacheTensors cache = checked_cache(call, VKATTN_CACHE_KEYS, {0, mla.rank() + mla.rope(), len}, mla.positions);

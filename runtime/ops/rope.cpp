@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <span>
 
 namespace vkattn {
@@ -104,15 +105,55 @@ void check_rope_scaling(const vkattn_rope_scaling &scaling, uint32_t pairs) {
     if (scaling.kind == VKATTN_ROPE_LONGROPE) check_longrope(scaling, pairs);
 }
 
-std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const vkattn_rope_scaling &scaling) {
+uint32_t position_streams(const vkattn_layer_config &config) {
+    uint32_t streams = VKATTN_ROPE_SECTIONS;
+    while (streams > 1 && config.rope_sections[streams - 1] == 0) --streams;
+    return streams;
+}
+
+void check_rope_sections(const vkattn_layer_config &config, uint32_t pairs) {
+    require(config.rope_sections_interleaved <= 1, "rope_sections_interleaved: ", config.rope_sections_interleaved,
+            ", expected 0 or 1");
+    const std::span<const uint32_t> sections = config.rope_sections;
+    const uint64_t sum = std::accumulate(sections.begin(), sections.end(), uint64_t{0});
+    require(sum == 0 || sum == pairs, "rope_sections: ", sum, " pairs in all, expected ", pairs,
+            ", half the elements that are rotated, or none");
+    if (config.rope_sections_interleaved == 0) return;
+    const uint32_t streams = position_streams(config);
+    for (uint32_t stream = 1; stream < streams; ++stream) {
+        const uint32_t most = (pairs + streams - 1 - stream) / streams;
+        require(sections[stream] <= most, "rope_sections: ", sections[stream], " pairs of stream ", stream,
+                ", expected at most ", most, " of ", pairs, " pairs that ", streams, " streams interleave");
+    }
+}
+
+namespace {
+
+// The stream of positions that a pair turns by.
+uint32_t stream_of(uint32_t pair, const vkattn_layer_config &config) {
+    const uint32_t streams = position_streams(config);
+    if (streams == 1) return 0;
+    if (config.rope_sections_interleaved != 0)
+        return pair / streams < config.rope_sections[pair % streams] ? pair % streams : 0;
+    uint32_t stream = 0;
+    for (uint32_t end = config.rope_sections[0]; pair >= end; end += config.rope_sections[++stream]) {
+    }
+    return stream;
+}
+
+} // namespace
+
+std::vector<RopeFrequency> rope_frequencies(uint32_t dims, const vkattn_layer_config &config) {
     constexpr double kWord = 4294967296.0;
+    const double theta = static_cast<double>(config.rope_theta);
+    const vkattn_rope_scaling &scaling = config.rope_scaling;
     std::vector<RopeFrequency> frequencies(dims / 2);
     for (uint32_t pair = 0; pair < frequencies.size(); ++pair) {
         const double radians = scaled_frequency(std::pow(theta, -2.0 * pair / dims), pair, dims, theta, scaling);
         const double turns = radians / kTau - std::floor(radians / kTau);
         const double high = std::floor(turns * kWord);
         frequencies[pair] = {static_cast<uint32_t>((turns * kWord - high) * kWord), static_cast<uint32_t>(high),
-                             attention_factor(scaling)};
+                             attention_factor(scaling), stream_of(pair, config)};
     }
     return frequencies;
 }
@@ -127,6 +168,7 @@ MovedRows rows_at(const View &input, const View &output, const Rotation &rotatio
                    .norm = norm,
                    .rotation = rotation,
                    .rotated_from = rotated_from};
+    if (present(rotation.frequencies)) rows.token_positions = positions.of_tokens;
     if (present(positions.cu_seqlens)) {
         rows.batch = positions.sequences;
         rows.positions = positions.longest;

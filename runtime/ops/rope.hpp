@@ -11,20 +11,28 @@ struct RopeFrequency {
     uint32_t turns_low;
     uint32_t turns_high;
     float factor;
+    uint32_t stream; // of the positions that it turns by
 };
 
 // Frequencies of a rotary embedding of `dims` (even) elements: pair i turns by theta^(-2i / dims) radians a position,
-// changed as `scaling`, which is checked, says.
-std::vector<RopeFrequency> rope_frequencies(uint32_t dims, double theta, const vkattn_rope_scaling &scaling);
+// changed as `scaling`, which is checked, says, and by the stream that the sections of the config, which are checked, give it.
+std::vector<RopeFrequency> rope_frequencies(uint32_t dims, const vkattn_layer_config &config);
 
 // Fails, naming the member, if a scaling's numbers are impossible for vectors of so many pairs.
 void check_rope_scaling(const vkattn_rope_scaling &scaling, uint32_t pairs);
+
+// The same of the sections of an embedding that turns so many pairs.
+void check_rope_sections(const vkattn_layer_config &config, uint32_t pairs);
+
+// Streams of positions that the sections take: at least one.
+uint32_t position_streams(const vkattn_layer_config &config);
 
 // Where new tokens stand in their sequences.
 struct Positions {
     uint32_t offset = 0; // of a sequence's first one
     View past_lengths;   // I32 [sequences], read when the plan runs: takes its place
     View cu_seqlens;     // I32 [sequences + 1]: the tokens are packed, [1,H,total,D]; absent: [B,H,L,D]
+    View of_tokens;      // I32 [S,B,L], by which they turn; absent: by where they stand
     uint32_t sequences = 0;
     uint32_t longest = 0; // of them, at most
 };

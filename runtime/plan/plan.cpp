@@ -41,7 +41,8 @@ constexpr const char *kOtherRoleNames[] = {"workspace",
                                            "state_slots",
                                            "token_states",
                                            "accepted",
-                                           "values"};
+                                           "values",
+                                           "positions"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};

@@ -22,6 +22,7 @@ namespace vkattn::gpu {
 #define BINDING_ROWS_VALUE_SCALES 11
 #define BINDING_ROWS_QUERIES 12
 #define BINDING_ROWS_QUERY_NORM 13
+#define BINDING_ROWS_POSITIONS 14
 
 #define ROWS_WORKGROUP_SIZE 64
 #define ROWS_LARGEST_BLOCK 512 /* that is mixed, a power of two */
@@ -55,6 +56,7 @@ namespace vkattn::gpu {
  * NORM_DIM: elements of a row that are normalised, the first; of queries QUERY_NORM_DIM
  * HADAMARD: elements of the blocks that are mixed, a power of two; 0: none. Of queries where MIXES_QUERIES
  * SOURCE_SCALED: source has such scales
+ * HAS_POSITIONS: rows are turned by the positions that are given
  * IN_FOURS: four neighbours at a time, from whole words to whole words */
 #define ROWS_CONSTANTS(X)                                                                                              \
     X(0, SOURCE_FORMAT, 1)                                                                                             \
@@ -83,7 +85,8 @@ namespace vkattn::gpu {
     X(23, QUERY_NORM_FORMAT, 0)                                                                                        \
     X(24, QUERY_NORM_DIM, 0)                                                                                           \
     X(25, QUERY_FORMAT, 1)                                                                                             \
-    X(26, MIXES_QUERIES, 0)
+    X(26, MIXES_QUERIES, 0)                                                                                            \
+    X(27, HAS_POSITIONS, 0)
 
 struct RowsPush {
     uint first_group[3];
@@ -94,11 +97,11 @@ struct RowsPush {
     uint capacity;     /* tokens that the target holds */
     uint offset;       /* position of the first token in the target; past_lengths takes its place */
     uint first;        /* token of the source that is the first to be copied */
-    uint source_total; /* rows of a packed source */
+    uint source_total; /* rows of a head of the source */
     uint pool_pages;
     uint table_pages; /* pages of a sequence in the block table */
     uint beyond;      /* rows beyond a sequence's length that are copied too; beside queries, where keys begin */
-    uint sequences;   /* of a packed source */
+    uint sequences;   /* of the source */
     float scale;      /* of mixed rows */
     uint source_scale_strides[3]; /* batch, head, position; of what queries go into, where there are some */
     uint target_scale_strides[3];

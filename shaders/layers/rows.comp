@@ -13,8 +13,9 @@
 // ROTATED_DIMS are then turned by the rotary embedding of their position (Su et al., 2021). With HADAMARD, blocks of so many elements
 // are then mixed by the orthonormal Walsh-Hadamard transform (Sylvester's order). Scales of the target's rows are looked up, or made
 // and written.
-// frequencies [ROTATED_DIMS / 2]: turns per position, as 64-bit fixed point (low word, high word), and the factor that lengthens or
-// shortens the rotated vector
+// frequencies [ROTATED_DIMS / 2]: turns per position, as 64-bit fixed point (low word, high word), the factor that lengthens or
+// shortens the rotated vector, and which stream of positions the pair turns by
+// positions [S,B,L], with HAS_POSITIONS: streams of what stands in place of a row's position there
 // grid: (tiles of whole rows of a head, H, B); PACKED_SEQUENCES: of `total` rows, and 1 in place of B, so that the cost follows the
 // tokens. Neighbouring invocations have neighbouring items of a row; only they know of each other.
 #version 460
@@ -66,6 +67,7 @@ layout(set = 0, binding = BINDING_ROWS_PAST_LENGTHS, std430) readonly buffer Pas
 layout(set = 0, binding = BINDING_ROWS_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
 layout(set = 0, binding = BINDING_ROWS_LENGTHS, std430) readonly buffer LengthsBuffer { int lengths[]; };
 layout(set = 0, binding = BINDING_ROWS_FREQUENCIES, std430) readonly buffer FrequencyBuffer { uint frequency_words[]; };
+layout(set = 0, binding = BINDING_ROWS_POSITIONS, std430) readonly buffer PositionsBuffer { int positions[]; };
 layout(set = 0, binding = BINDING_ROWS_SOURCE_SCALES, std430) readonly buffer SourceScalesBuffer {
     float source_scales[];
 };
@@ -85,6 +87,7 @@ struct Row {
     uint index;    // in the workgroup
     uint lane;     // of those that have the row
     uint position; // of its token
+    uint token;    // of all sequences'
     uint source;   // the element of its first dim
     uint target;   // the same of where it goes
     uint target_scale;
@@ -131,6 +134,7 @@ void place_row(inout Row row, uint token) {
     uint past = push.offset;
     if (HAS_PAST_LENGTHS != 0u) past = uint(max(past_lengths[base_bytes(BINDING_ROWS_PAST_LENGTHS) / 4 + batch], 0));
     row.position = past + token;
+    row.token = source.x * push.source_total + source.y;
     if (token >= push.positions) return;
     if (row.part != QUERIES && row.position >= push.capacity) return;
     if (HAS_LENGTHS != 0u) {
@@ -229,6 +233,13 @@ vec4 load_normalised(Row row, uint dim) {
     return four;
 }
 
+// What a pair turns by.
+uint position_of(Row row, uint stream) {
+    if (HAS_POSITIONS == 0u) return row.position;
+    uint tokens = (PACKED == PACKED_SEQUENCES ? 1 : push.sequences) * push.source_total;
+    return uint(max(positions[base_bytes(BINDING_ROWS_POSITIONS) / 4 + stream * tokens + row.token], 0));
+}
+
 // The same as the rotary embedding turns them.
 vec4 load_turned(Row row, uint dim) {
     vec4 four = load_normalised(row, dim);
@@ -250,8 +261,9 @@ vec4 load_turned(Row row, uint dim) {
         uint pair = interleaved ? (IN_FOURS != 0u ? begin / 2 + i / 2 : at / 2) : (second ? at - pairs : at);
         if (IN_FOURS == 0u)
             partners[i] = load_normalised(row, from + (interleaved ? at ^ 1u : (second ? at - pairs : at + pairs))).x;
-        uint word = base_bytes(BINDING_ROWS_FREQUENCIES) / 4 + 3 * pair;
-        vec2 rotation = rotation_of(row.position,
+        uint word = base_bytes(BINDING_ROWS_FREQUENCIES) / 4 + 4 * pair;
+        uint stream = HAS_POSITIONS != 0u ? frequency_words[word + 3] : 0;
+        vec2 rotation = rotation_of(position_of(row, stream),
                                     uvec3(frequency_words[word], frequency_words[word + 1], frequency_words[word + 2]));
         turned[i] = four[i] * rotation.x + partners[i] * (second ? rotation.y : -rotation.y);
     }

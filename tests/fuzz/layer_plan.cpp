@@ -42,6 +42,9 @@ vkattn_layer_config some_config(FuzzedDataProvider &data) {
     config.rope_interleaved = data.ConsumeBool();
     config.softcap = data.ConsumeBool() ? 0.0f : 30.0f;
     config.rotary_dim = data.ConsumeBool() ? 0 : some_width(data);
+    if (data.ConsumeProbability<float>() < 0.2f)
+        for (std::uint32_t &pairs : config.rope_sections) pairs = data.ConsumeIntegralInRange(0u, 40u);
+    config.rope_sections_interleaved = data.ConsumeBool();
     return config;
 }
 

@@ -272,6 +272,136 @@ TEST_CASE_FIXTURE(DeviceTest, "a rotary embedding of a part of each head, normal
         }
 }
 
+// [S,B,L], anywhere from below 0 to beyond any context.
+HostTensor random_positions(const LayerProblem &p, std::uint64_t streams, std::mt19937 &random) {
+    HostTensor positions(VKATTN_TYPE_I32, {streams, p.query.shape()[0], p.query.shape()[1]});
+    std::uniform_int_distribution<int> any(-3, 2000000);
+    for (std::uint64_t i = 0; i < positions.elements(); ++i) positions.set(i, static_cast<float>(any(random)));
+    return positions;
+}
+
+void set_sections(vkattn_layer_config &config, std::initializer_list<std::uint32_t> sections, bool interleaved) {
+    std::ranges::copy(sections, config.rope_sections);
+    config.rope_sections_interleaved = interleaved;
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "positions of time, height and width, in sections of both orders") {
+    struct Sectioned {
+        std::uint32_t head_dim, rotary_dim;
+        std::array<std::uint32_t, 4> pairs;
+        bool interleaved;
+    };
+    for (const auto &[head_dim, rotary_dim, pairs, interleaved] : {Sectioned{64, 32, {4, 6, 6, 0}, false},
+                                                                   {64, 64, {12, 10, 10, 0}, true},
+                                                                   {13, 12, {3, 1, 2, 0}, false},
+                                                                   {13, 12, {3, 1, 2, 0}, true},
+                                                                   {24, 16, {0, 3, 0, 5}, false},
+                                                                   {24, 16, {5, 1, 1, 1}, true},
+                                                                   {18, 0, {0, 0, 0, 0}, false}}) // one stream
+        for (const std::uint32_t rope_interleaved : {0u, 1u}) {
+            CAPTURE(head_dim);
+            CAPTURE(interleaved);
+            CAPTURE(rope_interleaved);
+            LayerProblem p = with_past({.num_kv_heads = 2,
+                                        .head_dim = head_dim,
+                                        .rope_theta = 10000.0f,
+                                        .rope_interleaved = rope_interleaved,
+                                        .rotary_dim = rotary_dim},
+                                       3, 5, 17);
+            std::ranges::copy(pairs, p.config.rope_sections);
+            p.config.rope_sections_interleaved = interleaved;
+            std::uint64_t streams = 1;
+            for (std::uint64_t s = 0; s < pairs.size(); ++s)
+                if (pairs[s] != 0) streams = s + 1;
+            std::mt19937 random(29);
+            p.positions = random_positions(p, streams, random);
+            check_layer(p, output_of(p), VKATTN_KERNEL_AUTO);
+            for (const char *name : {"q_norm.weight", "k_norm.weight"})
+                p.weights[name] = normal_tensor(VKATTN_TYPE_F32, {head_dim}, random);
+            check_layer(p, output_of(p), VKATTN_KERNEL_AUTO);
+        }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "positions that are the places in a sequence change no bit") {
+    for (const bool interleaved : {false, true}) {
+        LayerProblem p = self_attention({.head_dim = 16, .rope_theta = 10000.0f}, 2, 9);
+        const auto run = [&] {
+            const vkattn::Layer layer = make_layer(p.config, p.weights);
+            LayerResults results = output_of(p);
+            CHECK(run_layer(p, results, layer.plan(call_of(p, results, VKATTN_KERNEL_AUTO))).empty());
+            return results.output.floats();
+        };
+        const auto places = run();
+        set_sections(p.config, {3, 3, 2}, interleaved);
+        CHECK(run() == places); // without positions
+        p.positions = HostTensor(VKATTN_TYPE_I32, {3, 2, 9});
+        for (std::uint64_t i = 0; i < p.positions.elements(); ++i) p.positions.set(i, static_cast<float>(i % 9));
+        CHECK(run() == places);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "positions of packed tokens lie as the tokens do") {
+    LayerProblem p = self_attention({.num_kv_heads = 2, .head_dim = 16, .rope_theta = 10000.0f}, 1, 9);
+    set_sections(p.config, {2, 3, 3}, false);
+    p.mask_flags = VKATTN_MASK_CAUSAL;
+    std::mt19937 random(31);
+    p.positions = random_positions(p, 3, random);
+    const vkattn::Layer layer = make_layer(p.config, p.weights);
+    constexpr std::array<std::uint64_t, 4> kBounds{0, 4, 4, 9};
+    HostTensor cu_seqlens(VKATTN_TYPE_I32, {kBounds.size()}), packed(VKATTN_TYPE_F32, p.query.shape());
+    for (std::uint64_t i = 0; i < kBounds.size(); ++i) cu_seqlens.set(i, static_cast<float>(kBounds[i]));
+    LayerResults results;
+    results.output = packed;
+    vkattn_layer_call call = call_of(p, results, VKATTN_KERNEL_AUTO);
+    call.cu_seqlens = cu_seqlens.view();
+    test_device().run(layer.plan(call), std::array{Region{VKATTN_ROLE_QUERY, &p.query, Access::kRead},
+                                                   Region{VKATTN_ROLE_POSITIONS, &p.positions, Access::kRead},
+                                                   Region{VKATTN_ROLE_CU_SEQLENS_Q, &cu_seqlens, Access::kRead},
+                                                   Region{VKATTN_ROLE_OUTPUT, &packed, Access::kWrite}});
+    for (std::size_t s = 0; s + 1 < kBounds.size(); ++s) {
+        const std::uint64_t begin = kBounds[s], len = kBounds[s + 1] - begin;
+        if (len == 0) continue;
+        LayerProblem alone = p;
+        const std::uint64_t width = p.query.shape()[2];
+        alone.query = HostTensor(VKATTN_TYPE_F32, {1, len, width});
+        alone.positions = HostTensor(VKATTN_TYPE_I32, {3, 1, len});
+        for (std::uint64_t i = 0; i < len * width; ++i) alone.query.set(i, p.query.get(begin * width + i));
+        for (std::uint64_t i = 0; i < 3 * len; ++i)
+            alone.positions.set(i, p.positions.get(i / len * 9 + begin + i % len));
+        LayerResults part = output_of(alone);
+        for (std::uint64_t i = 0; i < len * width; ++i) part.output.set(i, packed.get(begin * width + i));
+        const std::string differences = compare_layer(alone, reference_layer(alone), part);
+        CHECK_MESSAGE(differences.empty(), differences);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "sections and positions that cannot be are named") {
+    LayerProblem p = self_attention({.head_dim = 16, .rope_theta = 10000.0f}, 2, 4);
+    const auto check = [&](const char *expected) {
+        const LayerResults results = output_of(p);
+        CHECK_THROWS_WITH_AS(make_layer(p.config, p.weights).plan(call_of(p, results, VKATTN_KERNEL_AUTO)),
+                             doctest::Contains(expected), vkattn::Error);
+    };
+    set_sections(p.config, {3, 3, 3}, false);
+    check("rope_sections: 9 pairs in all, expected 8, half the elements that are rotated, or none");
+    set_sections(p.config, {2, 2, 4}, true);
+    check("rope_sections: 4 pairs of stream 2, expected at most 2 of 8 pairs that 3 streams interleave");
+    p.config.rope_sections_interleaved = 2;
+    check("rope_sections_interleaved: 2, expected 0 or 1");
+    set_sections(p.config, {4, 2, 2}, false);
+    p.positions = HostTensor(VKATTN_TYPE_I32, {1, 2, 4});
+    check("positions: type I32, shape [1,2,4], expected contiguous I32 [3,2,4]");
+    p.positions = HostTensor(VKATTN_TYPE_F32, {3, 2, 4});
+    check("positions: type F32");
+    p.positions = HostTensor(VKATTN_TYPE_I32, {3, 2, 4});
+    p.key = p.value = p.query;
+    check("key, value: given, expected none with positions");
+    p.key = p.value = {};
+    p.config.rope_theta = 0;
+    set_sections(p.config, {0, 0, 0}, false);
+    check("positions: given, expected none of a layer without a rotary embedding");
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "parts of heads that cannot be rotated are named") {
     const auto check = [](const Config &config, const char *expected) {
         std::mt19937 random(28);

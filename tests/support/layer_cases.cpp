@@ -252,6 +252,7 @@ vkattn_layer_call call_of(const LayerProblem &p, const LayerResults &r, vkattn_k
     call.tree_mask = p.tree_mask.view();
     call.key_padding_mask = p.key_padding_mask.view();
     call.key_lengths = p.key_lengths.view();
+    call.positions = p.positions.view();
     call.attn_weights = r.attn_weights.view();
     call.mask_flags = p.mask_flags;
     call.causal_alignment = p.causal_alignment;
@@ -275,6 +276,7 @@ std::string run_layer(const LayerProblem &p, LayerResults &r, const vkattn::Plan
     add(VKATTN_ROLE_TREE_MASK, p.tree_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_PADDING_MASK, p.key_padding_mask, Access::kRead);
     add(VKATTN_ROLE_KEY_LENGTHS, p.key_lengths, Access::kRead);
+    add(VKATTN_ROLE_POSITIONS, p.positions, Access::kRead);
     if (!r.in_place) {
         add(VKATTN_ROLE_PAST_KEY, p.past_key, Access::kRead);
         add(VKATTN_ROLE_PAST_VALUE, p.past_value, Access::kRead);

@@ -58,6 +58,23 @@ vkattn_layer_config draw_config(Random &random) {
     return c;
 }
 
+// Positions in as many streams as there are pairs for.
+void draw_positions(Random &random, LayerDraw &d) {
+    vkattn_layer_config &c = d.config;
+    const bool mla = c.kind == VKATTN_LAYER_MLA || c.kind == VKATTN_LAYER_MLA_BLOCK;
+    const std::uint32_t head_dim = c.kind == VKATTN_LAYER_COMPRESSED_KV ? c.embed_dim / c.num_heads : c.head_dim;
+    const std::uint32_t pairs = (mla ? c.qk_rope_head_dim : c.rotary_dim != 0 ? c.rotary_dim : head_dim) / 2;
+    d.position_streams = std::min<std::uint64_t>(random.up_to(VKATTN_ROPE_SECTIONS), pairs);
+    if (d.position_streams == 1) return;
+    c.rope_sections_interleaved = random.one_in(2);
+    std::uint32_t left = pairs;
+    for (auto s = static_cast<std::uint32_t>(d.position_streams) - 1; s > 0; --s) {
+        const auto streams = static_cast<std::uint32_t>(d.position_streams);
+        left -= c.rope_sections[s] = static_cast<std::uint32_t>(random.up_to((pairs + streams - 1 - s) / streams));
+    }
+    c.rope_sections[0] = left;
+}
+
 void draw_indexer(Random &random, LayerDraw &d) {
     const auto number = [&](std::uint64_t most) { return static_cast<std::uint32_t>(random.up_to(most)); };
     d.config.index_n_heads = number(9);
@@ -103,6 +120,8 @@ LayerDraw draw_layer(unsigned seed) {
     const bool mla = d.config.kind == VKATTN_LAYER_MLA || d.config.kind == VKATTN_LAYER_MLA_BLOCK;
     if (mla && d.config.q_lora_rank != 0 && compiled.one_in(2)) draw_indexer(compiled, d);
     d.trees = compiled.one_in(5) && d.config.index_topk == 0;
+    if (keeps_cache(d.config) && d.config.rope_theta > 0 && d.other_len == 0 && compiled.one_in(2))
+        draw_positions(compiled, d);
     return d;
 }
 
@@ -156,6 +175,11 @@ LayerProblem problem_of(const LayerDraw &d) {
         if (keeps_values(c)) p.past_value = values_of(d, d.past_len);
         if (keeps_values(c)) fill_normal(p.past_value, random);
     }
+    if (d.position_streams != 0) {
+        p.positions = HostTensor(VKATTN_TYPE_I32, {d.position_streams, d.batch, d.len});
+        std::uniform_int_distribution<int> any(-2, 300000);
+        for (std::uint64_t i = 0; i < p.positions.elements(); ++i) p.positions.set(i, static_cast<float>(any(random)));
+    }
     const std::uint64_t keys = kv_len(d);
     const auto booleans = [&](HostTensor tensor, double probability) {
         std::bernoulli_distribution is_set(probability);
@@ -201,6 +225,11 @@ std::string text(const LayerDraw &d) {
         << d.with_weights << ", causal " << d.causal << ", bottom right " << d.bottom_right << ", window " << d.window
         << " " << d.window_left << " " << d.window_right << ", key_padding " << d.key_padding << ", key_lengths "
         << d.key_lengths << ", mask " << d.mask << ", blocks " << d.blocks << ", trees " << d.trees;
+    if (d.position_streams != 0) {
+        out << ", positions in sections";
+        for (const std::uint32_t pairs : c.rope_sections) out << ' ' << pairs;
+        out << (c.rope_sections_interleaved != 0 ? ", interleaved" : "");
+    }
     if (c.index_topk != 0)
         out << ", indexer of " << c.index_n_heads << " heads of " << c.index_head_dim << ", the best " << c.index_topk
             << ", interleaved " << c.index_rope_interleaved;

@@ -20,6 +20,7 @@ struct LayerDraw {
     bool causal = false, bottom_right = false, window = false, key_padding = false, key_lengths = false, mask = false,
          blocks = false, trees = false;
     int window_left = -1, window_right = -1;
+    std::uint64_t position_streams = 0; // 0: no positions
 };
 
 // What the number is drawn to.

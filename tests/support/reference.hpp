@@ -99,6 +99,7 @@ struct LayerProblem {
     vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
     std::int32_t window_left = -1;
     std::int32_t window_right = -1;
+    HostTensor positions; // [S,B,L]
 };
 
 // Tokens of the past, 0 without one.

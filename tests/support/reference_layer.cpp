@@ -153,15 +153,42 @@ std::size_t rotary_dim(const vkattn_layer_config &config, std::size_t head_dim) 
     return config.rotary_dim != 0 ? config.rotary_dim : head_dim;
 }
 
-// Rotates `dims` elements from `first` on of every row of a width; row i of each `len` stands at position start + i.
-void rope(const vkattn_layer_config &config, Values &x, std::size_t width, std::size_t first, std::size_t dims,
-          std::size_t len, std::size_t start) {
+// The stream of positions that a pair turns by: of Qwen2-VL's order, whose sections lie one behind the other, or of Qwen3-VL's, where
+// every so-manieth pair is of a stream, up to so many times its section.
+std::size_t stream_of(const vkattn_layer_config &config, std::size_t pair) {
+    std::size_t streams = 0;
+    for (std::size_t s = 0; s < VKATTN_ROPE_SECTIONS; ++s)
+        if (config.rope_sections[s] != 0) streams = s + 1;
+    if (config.rope_sections_interleaved != 0) {
+        for (std::size_t s = 1; s < streams; ++s)
+            if (pair % streams == s && pair < streams * config.rope_sections[s]) return s;
+        return 0;
+    }
+    std::size_t behind = 0;
+    for (std::size_t s = 0; s < streams; ++s)
+        if (pair < (behind += config.rope_sections[s])) return s;
+    return 0;
+}
+
+// Rows of a width, of heads of each sequence, each of len rows, of which row i stands at position start + i.
+struct Turned {
+    std::size_t width, first, dims; // elements first .. first + dims - 1 are rotated
+    std::size_t heads, len, start;
+};
+
+// Rotates them, by the positions of the problem where it gives some.
+void rope(const LayerProblem &p, const vkattn_layer_config &config, Values &x, const Turned &turned) {
+    const auto &[width, first, dims, heads, len, start] = turned;
     if (config.rope_theta == 0.0f) return;
     const Longrope scaling = longrope(config.rope_scaling);
+    const Values given = p.positions.present() ? p.positions.values() : Values();
+    const std::size_t tokens = x.size() / width / heads;
     for (std::size_t row = 0; row < x.size() / width; ++row) {
         double *values = &x[row * width] + first;
-        const auto position = static_cast<double>(start + row % len);
+        const std::size_t token = row / (heads * len) * len + row % len;
         for (std::size_t i = 0; i < dims / 2; ++i) {
+            const double position = given.empty() ? static_cast<double>(start + row % len)
+                                                  : std::max(given[stream_of(config, i) * tokens + token], 0.0);
             const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(dims);
             double angle = position * std::pow(static_cast<double>(config.rope_theta), exponent);
             if (scaling.factors != nullptr) angle /= static_cast<double>(scaling.factors[i]);
@@ -245,7 +272,7 @@ struct Run {
         Heads value = split_heads(linear(p, prefix + "v_proj", value_tokens), batch, new_len, kv_heads);
         const auto finish = [&](Heads &heads, const std::string &name) {
             if (p.weights.contains(name + ".weight")) heads.values = rms_norm(p, name, heads.values);
-            rope(c, heads.values, heads.width, 0, rotary_dim(c, heads.width), heads.len, past_len);
+            rope(p, c, heads.values, {heads.width, 0, rotary_dim(c, heads.width), heads.heads, heads.len, past_len});
         };
         finish(query, prefix + "q_norm");
         finish(key, prefix + "k_norm");
@@ -304,9 +331,9 @@ struct Run {
         turned.rope_interleaved = turned.index_rope_interleaved;
         const std::size_t heads = turned.index_n_heads, size = turned.index_head_dim, kv_len = past_len + len;
         Heads query = split_heads(linear(p, prefix + "wq_b", low_rank), batch, len, heads);
-        rope(turned, query.values, size, 0, turned.qk_rope_head_dim, len, past_len);
+        rope(p, turned, query.values, {size, 0, turned.qk_rope_head_dim, heads, len, past_len});
         Values fresh = norm(p, prefix + "k_norm", linear(p, prefix + "wk", tokens), VKATTN_NORM_LAYER, 1e-6);
-        rope(turned, fresh, size, 0, turned.qk_rope_head_dim, len, past_len);
+        rope(p, turned, fresh, {size, 0, turned.qk_rope_head_dim, 1, len, past_len});
         result.present_value = concat(p.past_value, fresh, batch);
         const Heads key{result.present_value, 1, kv_len, size};
         AttentionProblem inner = inner_problem(query, key, key);
@@ -353,11 +380,11 @@ struct Run {
         const Values projected =
             c.q_lora_rank == 0 ? linear(p, prefix + "wq", tokens) : linear(p, prefix + "wq_b", low_rank);
         Heads query = split_heads(projected, batch, len, c.num_heads);
-        rope(c, query.values, query.width, query.width - turned, turned, len, past_len);
+        rope(p, c, query.values, {query.width, query.width - turned, turned, c.num_heads, len, past_len});
         const Values joint = linear(p, prefix + "wkv_a", tokens);
         Values fresh = beside(rms_norm(p, prefix + "kv_norm", columns(joint, rank + turned, 0, rank)), rank,
                               columns(joint, rank + turned, rank, turned), turned);
-        rope(c, fresh, rank + turned, rank, turned, len, past_len);
+        rope(p, c, fresh, {rank + turned, rank, turned, 1, len, past_len});
         const Values &cached = result.present_key = concat(p.past_key, fresh, batch);
 
         const Heads expanded = split_heads(linear(p, prefix + "wkv_b", columns(cached, rank + turned, 0, rank)), batch,
@@ -383,7 +410,7 @@ struct Run {
         const std::size_t width = c.embed_dim, latent = c.latent_dim, joint_width = width + 2 * latent;
         const Values joint = linear(p, "uqkv_proj", p.query.values());
         Heads query = split_heads(columns(joint, joint_width, 0, width), batch, len, c.num_heads);
-        rope(c, query.values, query.width, 0, rotary_dim(c, query.width), len, past_len);
+        rope(p, c, query.values, {query.width, 0, rotary_dim(c, query.width), c.num_heads, len, past_len});
         const auto cached = [&](std::size_t first, const HostTensor &past) {
             return concat(past, linear(p, "latent_proj", columns(joint, joint_width, first, latent)), batch);
         };

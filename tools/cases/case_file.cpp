@@ -103,6 +103,12 @@ void read_rope(ConfigReader &config, vkattn_layer_config &layer) {
     config.require_flag("rope_interleaved", layer.rope_interleaved);
 }
 
+void read_sections(ConfigReader &config, vkattn_layer_config &layer) {
+    for (std::uint32_t i = 0; i < VKATTN_ROPE_SECTIONS; ++i)
+        config.read(("rope_sections." + std::to_string(i)).c_str(), layer.rope_sections[i]);
+    config.read_flag("rope_sections_interleaved", layer.rope_sections_interleaved);
+}
+
 void read_mha(ConfigReader &config, CaseFile &read) {
     read.layer.kind = VKATTN_LAYER_MHA;
     config.require("embed_dim", read.layer.embed_dim);
@@ -113,6 +119,7 @@ void read_mha(ConfigReader &config, CaseFile &read) {
     config.read("rope_theta", read.layer.rope_theta);
     config.read_flag("rope_interleaved", read.layer.rope_interleaved);
     config.read_size("rotary_dim", read.layer.rotary_dim);
+    read_sections(config, read.layer);
 }
 
 void read_latent_mha(ConfigReader &config, CaseFile &read) {
@@ -153,6 +160,7 @@ void read_mla(ConfigReader &config, CaseFile &read) {
     config.check_present("attn_impl");
     config.read_choice("attn_impl", {{"naive", VKATTN_MLA_NAIVE}, {"absorb", VKATTN_MLA_ABSORB}}, layer.mla_form);
     read_rope(config, layer);
+    read_sections(config, layer);
     read_indexer(config, layer);
     config.read("start_pos", read.start_pos);
 }
@@ -171,6 +179,7 @@ void read_compressed_kv(ConfigReader &config, CaseFile &read) {
     config.read("decompress_lora_rank", read.layer.decompress_lora_rank);
     read_rope(config, read.layer);
     config.read_size("rotary_dim", read.layer.rotary_dim);
+    read_sections(config, read.layer);
     config.read("start_pos", read.start_pos);
 }
 

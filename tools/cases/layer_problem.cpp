@@ -11,9 +11,9 @@
 namespace vkattn::tools {
 namespace {
 
-constexpr std::array<std::string_view, 13> kLayerInputs{
+constexpr std::array<std::string_view, 14> kLayerInputs{
     "query",      "key",           "value",         "hidden_states",    "attn_mask",  "key_padding_mask", "past_key",
-    "past_value", "past_k_latent", "past_v_latent", "nonpad_kv_seqlen", "block_mask", "tree_mask"};
+    "past_value", "past_k_latent", "past_v_latent", "nonpad_kv_seqlen", "block_mask", "tree_mask",        "positions"};
 
 // What a layer keeps of the keys and values of earlier calls.
 struct CacheNames {
@@ -131,6 +131,7 @@ void fill_masks(ProblemBuilder &builder, vkattn_layer_call &call) {
     call.tree_mask = builder.add_integers(VKATTN_ROLE_TREE_MASK, "tree_mask");
     call.key_padding_mask = builder.add_key_padding_mask();
     call.key_lengths = builder.add_integers(VKATTN_ROLE_KEY_LENGTHS, "nonpad_kv_seqlen");
+    call.positions = builder.add_integers(VKATTN_ROLE_POSITIONS, "positions");
     const MaskConfig &mask = builder.input().mask;
     call.mask_flags = mask.flags;
     call.causal_alignment = builder.input().causal_alignment();
