@@ -77,7 +77,7 @@ typedef struct vkattn_rope_scaling {
  * LATENT_MHA       embed_dim; latent_dim (= head size; embed_dim % num_heads == 0)
  * LATENT_QUERY     input_dim (width of the sequence); latent_dim (width of the latents, % num_heads == 0); num_latents
  * MLA              embed_dim ("dim"); qk_nope_head_dim, qk_rope_head_dim, v_head_dim; q_lora_rank (0: none);
- *                  kv_lora_rank; mla_form; rope_theta
+ *                  kv_lora_rank; mla_form; rope_theta (0: no rotary embedding)
  * COMPRESSED_KV    embed_dim ("d_model"); latent_dim; decompress_lora_rank (0: none); rope_theta (on Q only)
  * ENCODER          those of MHA; ffn_dim; activation; norm_first (1: pre-norm, 0: post-norm); LayerNorm eps 1e-5
  * MLA_BLOCK        those of MLA; mlp_ratio (hidden width = embed_dim * mlp_ratio); GELU; RMSNorm eps 1e-6
@@ -165,7 +165,8 @@ typedef struct vkattn_layer_opaque *vkattn_layer;
  *
  * MHA            q_proj [num_heads*head_dim, embed_dim], k_proj and v_proj [num_kv_heads*head_dim, embed_dim], out_proj
  *                [embed_dim, num_heads*head_dim]; q_norm.weight and k_norm.weight [head_dim], optional: RMSNorm of each
- *                head before the rotary embedding (eps 1e-6)
+ *                head before the rotary embedding (eps 1e-6); gate_proj [num_heads*head_dim, embed_dim], optional: what
+ *                attention gives is multiplied by the sigmoid of its product with the query's tokens, before out_proj
  * LATENT_MHA     q_proj [num_heads*latent_dim, embed_dim], kv_proj [2*latent_dim, embed_dim] (K latent, then V latent),
  *                up_proj [embed_dim, latent_dim]
  * LATENT_QUERY   latents [num_latents, latent_dim], q_proj and out_proj [latent_dim, latent_dim], k_proj and v_proj

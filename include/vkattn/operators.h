@@ -33,7 +33,9 @@ typedef enum vkattn_activation {
     VKATTN_ACTIVATION_SILU = 3,
     VKATTN_ACTIVATION_LEAKY_RELU = 4, /* slope 0.01 */
     VKATTN_ACTIVATION_GELU_TANH =
-        5, /* GELU by tanh, as Gemma has it: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 */
+        5,                          /* GELU by tanh, as Gemma has it: x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2 */
+    VKATTN_ACTIVATION_SIGMOID = 6,  /* 1 / (1 + exp(-x)) */
+    VKATTN_ACTIVATION_SOFTPLUS = 7, /* log(1 + exp(x)) */
     VKATTN_ACTIVATION_MAX_ENUM = 0x7fffffff
 } vkattn_activation;
 

@@ -72,7 +72,7 @@ def linear(input, weight, bias=None, *, activation="none", multiplier=None, resi
 
     input [..., in], weight [out, in], bias [out], multiplier and residual [..., out]: float32, float16 or bfloat16;
                 weight also an Array of blocks as GGUF files hold them (context.array with their bytes)
-    activation  none, relu, gelu, silu, leaky_relu or gelu_tanh
+    activation  none, relu, gelu, silu, leaky_relu, gelu_tanh, sigmoid or softplus
     norm        [in]: the input is first normalised (rms) and weighed so, by the product itself where rows are few;
                 norm_epsilon: None: 1e-6
     out         an Array for the result, which may be the multiplier or the residual

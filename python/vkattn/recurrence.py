@@ -119,6 +119,13 @@ def causal_conv1d(input, weight, bias=None, *, activation="none", initial_state=
     return call.given_back("output"), call.given_back("final_state")
 
 
+def _rows_of(array):
+    """[..., N] as [B,L,N], of 3 dimensions as it lies."""
+    if array.ndim == 3:
+        return array
+    return array.reshape(1, -1, array.shape[-1]) if array.size else array.reshape(1, 0, array.shape[-1])
+
+
 @outside_graphs
 def gated_rms_norm(input, gate, weight, *, epsilon=None, out=None, context=None):
     """The RMSNorm of each row, times weight, times silu(gate).
@@ -135,7 +142,7 @@ def gated_rms_norm(input, gate, weight, *, epsilon=None, out=None, context=None)
     output = call.result("output", input.shape, input, out)
     desc = _abi.GatedRmsNormDesc(epsilon=epsilon)
     for name, array in (("input", input), ("gate", gate), ("output", output)):
-        setattr(desc, name, describe(array.reshape(1, -1, input.shape[-1]) if array.size else array.reshape(1, 0, input.shape[-1]), name))
+        setattr(desc, name, describe(_rows_of(array), name))
     desc.weight = describe(call.inputs["weight"], "weight")
     call.run("vkattn_gated_rms_norm_plan", desc, may_share=("input", "multiplier"))
     return call.given_back("output")

@@ -19,7 +19,7 @@ constexpr uint32_t kMostVectorRows = 4 * LINEAR_VECTOR_ROWS;
 
 constexpr uint32_t kFeatures = 8; // that the kernels load at a time, from rows that are aligned
 
-static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_GELU_TANH == VKATTN_ACTIVATION_GELU_TANH);
+static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_SOFTPLUS == VKATTN_ACTIVATION_SOFTPLUS);
 
 // Two neighbouring output features share a word: even heads, and every token starts at an even element.
 bool in_pairs(const LinearProblem &problem) {

@@ -51,14 +51,21 @@ Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs
     return {heads[0], heads[1], heads[2]};
 }
 
+// The products of a token that attention takes, and the gate's where the layer has one.
+std::vector<View> token_weights(const Layer &layer, const std::string &prefix) {
+    std::vector<View> weights = projection_weights(layer, projection_names(prefix));
+    const View gate = layer.weight(prefix + "gate_proj.weight");
+    if (present(gate)) weights.push_back(gate);
+    return weights;
+}
+
 // The norm that the call asks for, of self attention.
 Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
                   const Inputs &inputs, vkattn_type type) {
     const RmsNorm norm = checked_input_norm(call.norm_weight, call.norm_epsilon, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
-    const ProductInput tokens =
-        normalise_for(builder, inputs.query.tokens, norm, type, projection_weights(layer, projection_names(prefix)));
+    const ProductInput tokens = normalise_for(builder, inputs.query.tokens, norm, type, token_weights(layer, prefix));
     return {tokens, tokens, tokens};
 }
 
@@ -87,6 +94,8 @@ void add_mha_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     add_linear_specs(specs, prefix + "q_proj", query_width, config.embed_dim);
     add_linear_specs(specs, prefix + "k_proj", kv_width, config.embed_dim);
     add_linear_specs(specs, prefix + "v_proj", kv_width, config.embed_dim);
+    specs.push_back({prefix + "gate_proj.weight", {query_width, config.embed_dim}, true, {.times = 1}});
+    specs.push_back({prefix + "gate_proj.bias", {query_width}, true});
     add_linear_specs(specs, prefix + "out_proj", config.embed_dim, query_width);
     specs.push_back({prefix + "q_norm.weight", {config.head_dim}, true});
     specs.push_back({prefix + "k_norm.weight", {config.head_dim}, true});
@@ -108,8 +117,8 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const vkattn_type type = workspace_type(builder, call, inputs.query.tokens);
     const Heads attended =
         workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
-    const Projected projected = add_projections(
-        builder, layer, normalised(builder, layer, call, parts.prefix, inputs, type), parts.prefix, type);
+    const Inputs normed = normalised(builder, layer, call, parts.prefix, inputs, type);
+    const Projected projected = add_projections(builder, layer, normed, parts.prefix, type);
     builder.barrier();
     const Rotation rotation = layer.rotation();
     const CachedRows query = add_past_rows(builder, {}, projected.query, positions, rotation,
@@ -131,6 +140,13 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     add_core_attention(builder, layer, call, core);
     builder.barrier();
     add_count(builder, call);
+    if (present(layer.weight(parts.prefix + "gate_proj.weight"))) {
+        LinearEpilogue gate;
+        gate.activation = VKATTN_ACTIVATION_SIGMOID;
+        gate.multiplier = attended.tokens;
+        add_projection(builder, layer, parts.prefix + "gate_proj", normed.query, attended.tokens, gate);
+        builder.barrier();
+    }
     LinearEpilogue epilogue;
     epilogue.residual = parts.residual;
     add_projection(builder, layer, parts.prefix + "out_proj", attended.tokens, parts.output, epilogue);

@@ -184,7 +184,6 @@ vkattn_layer_config checked_mla_config(const vkattn_layer_config &config) {
     check_size("v_head_dim", config.v_head_dim);
     check_size("kv_lora_rank", config.kv_lora_rank);
     check_size("q_lora_rank", config.q_lora_rank, 0);
-    require(config.rope_theta > 0, "rope_theta: ", config.rope_theta, ", expected a number above 0");
     require(config.mla_form == VKATTN_MLA_NAIVE || config.mla_form == VKATTN_MLA_ABSORB,
             "mla_form: ", static_cast<int>(config.mla_form), ", expected a vkattn_mla_form");
     check_indexer(config);

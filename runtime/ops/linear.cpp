@@ -308,7 +308,7 @@ LinearOperands check_linear(const vkattn_linear_desc &desc) {
     require((weight.rank == 2 || (gated && weight.shape[0] == 2)) && weight.shape[weight.rank - 1] >= 1,
             "weight: shape ", shape_text(weight), ", expected [out,in] or [2,out,in] with in at least 1");
     require(!gated || !present(desc.multiplier), "multiplier: given with a weight [2,out,in], expected none");
-    require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_GELU_TANH,
+    require(desc.activation >= VKATTN_ACTIVATION_NONE && desc.activation <= VKATTN_ACTIVATION_SOFTPLUS,
             "activation: ", static_cast<int>(desc.activation), ", expected a vkattn_activation");
     LinearOperands operands = LinearOperands::of(desc);
     const uint64_t out = out_features_of(weight);

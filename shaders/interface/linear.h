@@ -33,6 +33,8 @@ namespace vkattn::gpu {
 #define ACTIVATION_SILU 3u
 #define ACTIVATION_LEAKY_RELU 4u
 #define ACTIVATION_GELU_TANH 5u
+#define ACTIVATION_SIGMOID 6u
+#define ACTIVATION_SOFTPLUS 7u
 
 /* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
  * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an

@@ -14,6 +14,12 @@ float error_function(float x) {
 
 float times_sigmoid(float x, float y) { return x / (1.0 + exp(-max(y, -80.0))); }
 
+// log(1 + x), x from 0 to 1, without what 1 + x rounds away.
+float log_of_one_and(float x) {
+    float sum = 1.0 + x;
+    return sum == 1.0 ? x : log(sum) * x / (sum - 1.0);
+}
+
 float activate(const uint activation, float x) {
     switch (activation) {
     case ACTIVATION_RELU:
@@ -27,6 +33,10 @@ float activate(const uint activation, float x) {
     case ACTIVATION_GELU_TANH:
         return times_sigmoid(x,
                              1.59576912160573071176 * (x + 0.044715 * x * x * x)); // (1 + tanh(y)) / 2 = sigmoid(2 y)
+    case ACTIVATION_SIGMOID:
+        return times_sigmoid(1.0, x);
+    case ACTIVATION_SOFTPLUS:
+        return max(x, 0.0) + log_of_one_and(exp(-abs(x)));
     default:
         return x;
     }

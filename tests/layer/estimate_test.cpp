@@ -314,9 +314,6 @@ TEST_CASE("a configuration that no layer could have is refused with the reason")
     config = named("mla", 64, 4);
     config.mla_form = static_cast<vkattn_mla_form>(9);
     check_refused(config, {}, "mla_form: 9");
-    config = named("mla", 64, 4);
-    config.rope_theta = 0;
-    check_refused(config, {}, "rope_theta: 0");
     config = named("encoder_layer", 64, 4);
     config.ffn_dim = 0;
     check_refused(config, {}, "ffn_dim: 0");

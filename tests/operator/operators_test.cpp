@@ -26,9 +26,9 @@ HostTensor rows(vkattn_type type, std::uint64_t batch, std::uint64_t len, std::u
     return normal_tensor(type, {batch, len, width}, {len * (width + gap), width + gap, 1}, random);
 }
 
-constexpr vkattn_activation kActivations[] = {VKATTN_ACTIVATION_NONE,       VKATTN_ACTIVATION_RELU,
-                                              VKATTN_ACTIVATION_GELU,       VKATTN_ACTIVATION_SILU,
-                                              VKATTN_ACTIVATION_LEAKY_RELU, VKATTN_ACTIVATION_GELU_TANH};
+constexpr vkattn_activation kActivations[] = {
+    VKATTN_ACTIVATION_NONE,       VKATTN_ACTIVATION_RELU,      VKATTN_ACTIVATION_GELU,    VKATTN_ACTIVATION_SILU,
+    VKATTN_ACTIVATION_LEAKY_RELU, VKATTN_ACTIVATION_GELU_TANH, VKATTN_ACTIVATION_SIGMOID, VKATTN_ACTIVATION_SOFTPLUS};
 
 double activated(vkattn_activation activation, double x) {
     switch (activation) {
@@ -42,6 +42,10 @@ double activated(vkattn_activation activation, double x) {
         return x > 0 ? x : 0.01 * x;
     case VKATTN_ACTIVATION_GELU_TANH:
         return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
+    case VKATTN_ACTIVATION_SIGMOID:
+        return 1.0 / (1.0 + std::exp(-x));
+    case VKATTN_ACTIVATION_SOFTPLUS:
+        return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
     default:
         return x;
     }

@@ -125,7 +125,7 @@ struct OperatorDraw {
         if (random.one_in(2)) desc.bias = gated ? tensor({2, out}).view() : tensor({out}).view();
         if (!gated && random.one_in(3)) desc.multiplier = tensor({batch, len, out}).view();
         if (random.one_in(3)) desc.residual = tensor({batch, len, out}).view();
-        desc.activation = static_cast<vkattn_activation>(random.up_to(VKATTN_ACTIVATION_GELU_TANH + 1) - 1);
+        desc.activation = static_cast<vkattn_activation>(random.up_to(VKATTN_ACTIVATION_SOFTPLUS + 1) - 1);
         return desc;
     }
 

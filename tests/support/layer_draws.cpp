@@ -47,8 +47,7 @@ vkattn_layer_config draw_config(Random &random) {
     c.activation = static_cast<vkattn_activation>(random.up_to(VKATTN_ACTIVATION_GELU_TANH + 1) - 1);
     c.norm_first = random.one_in(2);
     c.mlp_ratio = number(3);
-    const bool turns = c.kind == VKATTN_LAYER_MLA || c.kind == VKATTN_LAYER_MLA_BLOCK || random.one_in(2);
-    c.rope_theta = turns ? 10000.0f : 0.0f;
+    c.rope_theta = random.one_in(2) ? 10000.0f : 0.0f;
     c.rope_interleaved = random.one_in(2);
     if (rotates_part && turns) c.rotary_dim = 2 * number(c.head_dim / 2);
     if (random.one_in(4)) c.kv_head_mapping = VKATTN_KV_HEADS_MODULO;
@@ -143,7 +142,10 @@ HostTensor values_of(const LayerDraw &d, std::uint64_t len) {
 }
 
 Weights weights_of(const LayerDraw &d, std::mt19937 &random) {
-    const LayerCase c = layer_case("", d.config);
+    LayerCase c = layer_case("", d.config);
+    const bool optional = d.config.kind == VKATTN_LAYER_MHA || d.config.kind == VKATTN_LAYER_ENCODER;
+    const std::string prefix = d.config.kind == VKATTN_LAYER_ENCODER ? "self_attn." : "";
+    if (optional && d.seed % 2 != 0) c.linears[prefix + "gate_proj"] = c.linears.at(prefix + "q_proj");
     Weights weights = random_weights(c, random, {d.weights, false});
     unsigned bit = 0;
     for (const auto &[name, shape] : c.linears)
@@ -151,7 +153,6 @@ Weights weights_of(const LayerDraw &d, std::mt19937 &random) {
     const auto is_head_norm = [](const auto &weight) {
         return weight.first.ends_with("q_norm.weight") || weight.first.ends_with("k_norm.weight");
     };
-    const bool optional = d.config.kind == VKATTN_LAYER_MHA || d.config.kind == VKATTN_LAYER_ENCODER;
     if (optional && !d.head_norms) std::erase_if(weights, is_head_norm);
     return weights;
 }

@@ -281,7 +281,12 @@ struct Run {
             heads->values = *present = concat(*past, heads->values, batch * kv_heads);
             heads->len = past_len + new_len;
         }
-        return linear(p, prefix + "out_proj", join_heads(attend(query, key, value), batch));
+        Values attended = join_heads(attend(query, key, value), batch);
+        if (p.weights.contains(prefix + "gate_proj.weight")) {
+            const Values gate = linear(p, prefix + "gate_proj", tokens);
+            for (std::size_t i = 0; i < attended.size(); ++i) attended[i] /= 1.0 + std::exp(-gate[i]);
+        }
+        return linear(p, prefix + "out_proj", attended);
     }
 
     Values mha() const {

@@ -189,7 +189,9 @@ void read_activation(ConfigReader &config, vkattn_activation &activation) {
                         {"gelu", VKATTN_ACTIVATION_GELU},
                         {"silu", VKATTN_ACTIVATION_SILU},
                         {"leaky_relu", VKATTN_ACTIVATION_LEAKY_RELU},
-                        {"gelu_tanh", VKATTN_ACTIVATION_GELU_TANH}},
+                        {"gelu_tanh", VKATTN_ACTIVATION_GELU_TANH},
+                        {"sigmoid", VKATTN_ACTIVATION_SIGMOID},
+                        {"softplus", VKATTN_ACTIVATION_SOFTPLUS}},
                        activation);
 }
 
