@@ -66,7 +66,7 @@ def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=
     for each, values in weights.items():
         of_heads = {"attn_q": sizes["heads"], "attn_k": sizes["kv_heads"]}.get(each.split(".")[-2]) if name == "llama" else None
         stored = pairs_of_halves(values, of_heads) if of_heads else values
-        if values.ndim == 2 and kind != gguf.GGMLQuantizationType.F32:
+        if values.ndim == 2 and "conv1d" not in each and kind != gguf.GGMLQuantizationType.F32:
             blocks = gguf.quantize(stored, kind)
             writer.add_tensor(each, blocks, raw_dtype=kind)
             held[each] = gguf.dequantize(gguf.quantize(values, kind), kind).reshape(values.shape).astype("f4")
@@ -117,6 +117,41 @@ def split_latents(weights, heads, plain):
         else:
             split[name] = value
     return split
+
+
+def hybrid_in_gguf(arch, layers, weights, tiled_heads=None, one_of_norms=0):
+    """A hybrid's weights by GGUF's names, as llama.cpp's converter makes them of a folder's. tiled_heads: (key heads, value heads,
+    value size), whose value heads are brought in the order of ggml's broadcasts; one_of_norms: added to weights of norms."""
+    table, named = gguf.get_tensor_name_map(arch, layers), {}
+
+    def tiled(values, axis, size):
+        key_heads, heads, _ = tiled_heads
+        parts = (*values.shape[:axis], key_heads, heads // key_heads, size, *values.shape[axis + 1:])
+        return numpy.ascontiguousarray(values.reshape(parts).swapaxes(axis, axis + 1).reshape(values.shape))
+
+    for own, values in weights.items():
+        if own.endswith("norm.weight") and "linear_attn.norm" not in own:
+            values = values + numpy.float32(one_of_norms)
+        elif own.endswith("A_log"):
+            values = -numpy.exp(values.reshape(-1))
+        elif "conv1d" in own:  # Kimi Linear's converter leaves dimensions of 1
+            values = values.reshape(1, -1, 1, values.shape[-1]) if "_conv1d" in own else values.reshape(-1, values.shape[-1])
+        part = own.rpartition("linear_attn.")[2]
+        if tiled_heads and part != own:
+            key_heads, heads, size = tiled_heads
+            if part in ("A_log", "dt_bias", "in_proj_a.weight", "in_proj_b.weight"):
+                values = tiled(values, 0, 1)
+            elif part == "in_proj_z.weight":
+                values = tiled(values, 0, size)
+            elif part == "out_proj.weight":
+                values = tiled(values, 1, size)
+            elif part in ("in_proj_qkv.weight", "conv1d.weight"):
+                values = numpy.concatenate([values[:-heads * size], tiled(values[-heads * size:], 0, size)])
+        layer = own.removeprefix("model.layers.").split(".")[0]
+        mlp = own.split(".")[-2].removesuffix("_proj")
+        named[f"blk.{layer}.ssm_dt.bias" if own.endswith("dt_bias") else f"blk.{layer}.ffn_{mlp}.weight"
+              if "mlp." in own or "block_sparse_moe." in own else table.get_name(own, (".weight", ".bias"))] = values
+    return named
 
 
 _FOLDER_NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",

@@ -238,7 +238,7 @@ class Folder:
         named = {}
         for own in self._files:
             if not own.endswith("rotary_emb.inv_freq"):  # what older models keep beside their weights
-                named[table.get_name(own, try_suffixes=(".weight", ".bias")) or own] = own
+                named[table.get_name(own, try_suffixes=(".weight", ".bias")) or architectures.name_in_gguf(own)] = own
         if self.facts.raw("tie_word_embeddings", config.architecture.scaled) is True:
             named.pop("output.weight", None)
         return named
@@ -260,7 +260,7 @@ class Folder:
 
         def rows(first, end):
             with naming(f"{path}: {own}", "a tensor"):
-                return part[first:end] if len(shape) > 1 else file.get_tensor(own).reshape(1, -1)
+                return part[first:min(end, shape[0])] if len(shape) > 1 else file.get_tensor(own).reshape(1, -1)
         return Stored(f"{path}: {own}", shape, types[kind], rows)
 
     def own_names(self):

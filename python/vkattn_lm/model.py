@@ -1,10 +1,12 @@
 """A decoder on the device, described by its Config. A token is one submission, of a program that is recorded once; what leaves
 the device is the next token, or logits."""
+import contextlib
 import dataclasses
 
 import numpy
 import vkattn
 
+from . import recurrent
 from .errors import ModelError, naming
 from .weights import Weights
 
@@ -21,10 +23,14 @@ class _Block:
         """scaling: of RoPE, as Layer takes it, or None."""
         name, width, hidden = f"blk.{i}.", config.width, config.hidden
         rope = {"rope_theta": config.ropes[i].theta, **({"rope_scaling": scaling} if scaling else {})}
-        self.attention = (_latent if config.latent else _multi_head)(weights, config, name, rope)
+        self.recurrent = bool(config.recurrent) and config.recurrent[i]
+        if self.recurrent:
+            self.attention = getattr(recurrent, config.architecture.recurrent)(weights, config, name)
+        else:
+            self.attention = (_latent if config.latent else _multi_head)(weights, config, name, rope)
         self.window = (config.windows[i] - 1, 0) if config.windows[i] else None
         self.attention_norm = weights.norm(f"{name}attn_norm.weight", width)
-        self.forward_norm = weights.norm(f"{name}ffn_norm.weight", width)
+        self.forward_norm = weights.norm(f"{name}{config.architecture.forward_norm}.weight", width)
         self.after = [weights.norm(f"{name}{part}.weight", width) for part in ("post_attention_norm", "post_ffw_norm")] \
             if config.architecture.post_norms else [None, None]
         if config.architecture.fused:
@@ -59,7 +65,13 @@ def _multi_head(weights, config, name, rope):
     width, head_dim, architecture = config.width, config.head_dim, config.architecture
     rows, kv_rows = config.heads * head_dim, config.kv_heads * head_dim
     parts = {}
-    if architecture.fused:
+    if architecture.gated:  # whose rows lie behind those of each head of q
+        size, of_keys = 2 * head_dim, [(f"{name}attn_{part}.weight", kv_rows, None) for part in "kv"]
+        query, gate = ((f"{name}attn_q.weight", 2 * rows, [(first + part, first + part + head_dim) for first in range(0, 2 * rows, size)])
+                       for part in (0, head_dim))
+        arrays, _ = weights.take_rows(query, *of_keys, gate, ins=(width,))
+        parts.update({f"{part}_proj.weight": array for part, array in zip(("q", "k", "v", "gate"), arrays)})
+    elif architecture.fused:
         fused = weights.take(f"{name}attn_qkv.weight", rows + 2 * kv_rows, width)
         bounds = (0, rows, rows + kv_rows, rows + 2 * kv_rows)
         parts.update({f"{part}_proj.weight": fused[first:end] for part, first, end in zip("qkv", bounds, bounds[1:])})
@@ -81,7 +93,8 @@ def _multi_head(weights, config, name, rope):
         parts["k_norm.weight"] = weights.norm(f"{name}attn_k_norm.weight", head_dim)
     return vkattn.Layer(
         "mha", _given(parts), context=weights.context, embed_dim=width, num_heads=config.heads, num_kv_heads=config.kv_heads,
-        head_dim=head_dim, rope_interleaved=int(config.interleaved), scale=config.scale, norm_epsilon=config.epsilon, **rope)
+        head_dim=head_dim, rope_interleaved=int(config.interleaved), scale=config.scale, norm_epsilon=config.epsilon,
+        rotary_dim=config.rotary_dim, **rope)
 
 
 def _latent(weights, config, name, rope):
@@ -210,6 +223,7 @@ class Decoder:
         self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
         self._between = "float16" if context.facts["half_workspaces"] else "float32"
         self._numbers = {}
+        self._tokens, self._saved, self._whole = [], 0, True  # of layers that keep a state, see rewind
         self.empty_caches(kv_type, value_type, kv_rotation, kv_scales)
 
     def empty_caches(self, kv_type, value_type=None, kv_rotation=None, kv_scales=None):
@@ -220,9 +234,12 @@ class Decoder:
         self._step = None  # of the caches that it was recorded with; made for the first token that comes alone
         types = kv_type if value_type in (None, kv_type) else f"{kv_type} and {value_type}"
         with naming(f"{self.where}: keys and values in {types}", "types that its heads can have"):
-            self.caches = [block.attention.cache(
+            self.caches = [block.attention.cache() if block.recurrent else block.attention.cache(
                 self.capacity, key_type=kv_type, value_type=value_type, kv_rotation=kv_rotation, key_scales=scaled[0],
                 value_scales=None if self.config.latent else scaled[1]) for block in self._blocks]
+        self._states = [cache for cache, block in zip(self.caches, self._blocks) if block.recurrent]
+        self._rows = [cache for cache, block in zip(self.caches, self._blocks) if not block.recurrent]
+        self._tokens, self._saved, self._whole = [], 0, True
 
     @property
     def cache_bytes(self):
@@ -231,12 +248,34 @@ class Decoder:
     @property
     def length(self):
         """Tokens that the cache holds."""
-        return self.caches[0].lengths[0]
+        return self._rows[0].lengths[0]
 
     def rewind(self, length):
-        """Forgets all tokens but the first `length`."""
-        for cache in self.caches:
-            cache.rewind(0, length)
+        """Forgets all tokens but the first `length`. A state cannot go back: layers that keep one go on from a copy, made before the last
+        tokens that came together, or from the beginning, and the tokens after it are computed once more."""
+        begin = length
+        if self._states and not (self._whole and length == len(self._tokens)):
+            if not 0 <= length <= len(self._tokens):
+                raise ModelError(f"rewind: {length} tokens, expected at most {len(self._tokens)}, which are held")
+            begin = self._saved if self._saved <= length else 0
+            for states in self._states:
+                states.restore() if begin else states.clear()
+        for cache in self._rows:
+            cache.rewind(0, begin)
+        if self._states:
+            again, self._tokens, self._whole = self._tokens[begin:length], self._tokens[:begin], True
+            self._saved = min(self._saved, begin)
+            if again:
+                for _ in self._hidden(again, None):
+                    pass
+
+    @contextlib.contextmanager
+    def _appending(self, tokens):
+        """Around what appends tokens: where it is interrupted, states hold some of them."""
+        self._whole = False
+        yield
+        self._tokens.extend(tokens)
+        self._whole = True
 
     def logits(self, tokens, progress=None):
         """Appends tokens, and returns the logits after the last [vocabulary] float32."""
@@ -255,7 +294,8 @@ class Decoder:
         if len(tokens) == 1:
             self._check(tokens)
             self._step = self._step or _Step(self)
-            self._step.run(tokens[0])
+            with self._appending(tokens):
+                self._step.run(tokens[0])
             if progress is not None:
                 progress.update(1)
             return self._step.logits
@@ -280,11 +320,17 @@ class Decoder:
 
     def _hidden(self, tokens, progress):
         self._check(tokens)
+        if self._states and self._tokens:
+            for states in self._states:
+                states.save()
+            self._saved = len(self._tokens)
         for first in range(0, len(tokens), self._prompt_at_once):
             part = tokens[first:first + self._prompt_at_once]
             numbers = numpy.array([part], "i4")
             parts = [self.context.array(numbers - numpy.int32(at)) for at, _ in self.embedding_parts]
-            yield self.forward(parts, progress), first
+            with self._appending(part):
+                hidden = self.forward(parts, progress)
+            yield hidden, first
 
     def forward(self, tokens, progress=None):
         """What the blocks make of some tokens, [1,L,width] float32. tokens: for each of embedding_parts, counted from its
@@ -312,6 +358,9 @@ class Decoder:
         return total
 
     def _attended(self, block, cache, hidden):
+        if block.recurrent:
+            tokens, norm = self._tokens_and_norm(hidden, block.attention_norm)
+            return block.attention(hidden, cache=cache, tokens=tokens, norm=norm, residual=hidden, between=self._between)
         after = block.after[0]
         attended = block.attention(hidden, cache=cache, is_causal=True, window=block.window, norm=block.attention_norm,
                                    norm_epsilon=self.config.epsilon,

@@ -77,6 +77,25 @@ def folder(facts, architecture, head_dim):
     return rope, Rope(facts.real("rope_local_base_freq", architecture.local_theta), None)
 
 
+def rotary_dim(facts, architecture, head_dim):
+    """How many elements of a head are rotated, of a config.json's facts; 0: all."""
+    if not architecture.rotary_part:
+        return 0
+    part = _group(facts).real("partial_rotary_factor", facts.real("partial_rotary_factor", architecture.rotary_part))
+    rotated = int(head_dim * part)
+    if not 2 <= rotated <= head_dim or rotated % 2:
+        raise ModelError(f"{facts.where}: partial_rotary_factor: {part:g}, expected an even number of a head's {head_dim} elements")
+    return rotated if rotated < head_dim else 0
+
+
+def gguf_rotary_dim(facts, prefix, architecture, head_dim):
+    """The same of a GGUF file's facts."""
+    if not architecture.rotary_part:
+        return 0
+    rotated = facts.whole(prefix + "rope.dimension_count", int(head_dim * architecture.rotary_part), least=2, most=head_dim)
+    return rotated if rotated < head_dim else 0
+
+
 def _group(facts):
     parameters = facts.inside("rope_parameters")
     return parameters if parameters.values else facts.inside("rope_scaling")
@@ -85,7 +104,8 @@ def _group(facts):
 def _rope(model, facts, theta, architecture, head_dim):
     """Of a group of facts. model: the facts around it."""
     theta = facts.real("rope_theta", theta)
-    facts.refuse("partial_rotary_factor", 1)
+    if not architecture.rotary_part:
+        facts.refuse("partial_rotary_factor", 1)
     kind = facts.words("rope_type", facts.raw("type", "default"))
     if kind == "default":
         return Rope(theta, None)

@@ -1,4 +1,5 @@
 """Where weights come from: a file's rows, onto the device, a few at a time."""
+import dataclasses
 import itertools
 import math
 
@@ -87,9 +88,37 @@ class Weights:
         arrays, memory = self._take_together([(first, shape[0]), (second, shape[0])], shape[1:])
         return arrays if memory is None else memory.reshape(2, *shape)
 
+    def take_rows(self, *parts, ins):
+        """Parts (name, rows, runs) of matrices: of those rows the runs (first, end), behind each other; None: all. Returns them, and
+        the memory that they fill; None: they lie apart."""
+        stored = [self._stored(name, rows, *ins) for name, rows, _ in parts]
+        picked = [each if runs is None else _picked(each, runs) for each, (_, _, runs) in zip(stored, parts)]
+        return self._load_together([(name, each) for (name, _, _), each in zip(parts, picked)], ins)
+
+    def taps(self, name, channels, kernel):
+        """Those of a convolution [channels, kernel], which files may hold with dimensions of 1 among them."""
+        return self.context.array(self.numbers(name, channels * kernel).reshape(channels, kernel))
+
+    def numbers(self, name, count):
+        """A weight of so many numbers on the host, float32, in whatever dimensions a file has it."""
+        if name not in self._names:
+            raise ModelError(f"{self.source.where}: {name} is missing, expected {count} numbers")
+        stored = self.source.stored(name)
+        if math.prod(stored.shape) != count:
+            raise ModelError(f"{stored.where}: shape {list(stored.shape)}, expected {count} numbers")
+        rows = stored.rows(0, count // stored.shape[-1])
+        self._left.discard(name)
+        self.nbytes += 4 * count
+        self.progress.update(1)
+        return numpy.ascontiguousarray(rows, "f4").reshape(-1)
+
     def _take_together(self, rows_of, ins):
         """The weights, and the memory that they fill; None: they lie apart."""
-        stored = [self._stored(name, rows, *ins) for name, rows in rows_of]
+        return self._load_together([(name, self._stored(name, rows, *ins)) for name, rows in rows_of], ins)
+
+    def _load_together(self, given, ins):
+        """given: (name, what is loaded of it)."""
+        stored, rows_of = [each for _, each in given], [(name, each.shape[0]) for name, each in given]
         dtypes = {held_dtype(each) for each in stored}
         memory, places = None, [None] * len(stored)
         if len(dtypes) == 1:
@@ -145,6 +174,23 @@ class Weights:
             first = min(self._left)
             raise ModelError(f"{self.source.where}: {first[:80]} is not computed{_more(len(self._left) - 1)}, expected a model "
                              f"of {self.config.name} without it")
+
+
+def _picked(stored, runs):
+    """These runs of a weight's rows, behind each other."""
+    ends = list(itertools.accumulate(end - first for first, end in runs))
+
+    def of(read):
+        def picked(first, end):
+            found = []
+            for (start, stop), last in zip(runs, ends):
+                begin = last - (stop - start)
+                if begin < end and first < last:
+                    found.append(read(start + max(first - begin, 0), start + min(end, last) - begin))
+            return numpy.concatenate(found)
+        return picked
+    return dataclasses.replace(stored, shape=(ends[-1], *stored.shape[1:]), rows=of(stored.rows),
+                               blocks=stored.blocks and of(stored.blocks))
 
 
 def _sizes(shape):
