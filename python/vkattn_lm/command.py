@@ -9,8 +9,8 @@ import time
 from . import __doc__ as description
 
 EPILOG = ("MODEL is a GGUF file, or the folder of a model of Hugging Face. Architectures: Llama, Mistral, Qwen 2 and 3, "
-          "Gemma 3, Phi 3, DeepSeek V2 without experts; for embed BERT. What a model asks for and is not computed is refused by "
-          "name.")
+          "Gemma 3, Phi 3, DeepSeek V2, and the hybrids of linear attention Qwen3-Next, Qwen3.5 and Kimi Linear, without experts; for "
+          "embed BERT. What a model asks for and is not computed is refused by name.")
 DEFAULT_CONTEXT = 4096
 
 
