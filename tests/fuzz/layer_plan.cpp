@@ -1,6 +1,7 @@
 // Any layer of any sizes and any call of it: whatever plan comes of it stays inside the call's tensors, the workspace and
 // the device's limits.
 #include "runtime/layers/layer.hpp"
+#include "runtime/ops/rope.hpp"
 #include "runtime/support/error.hpp"
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_tensor.hpp"
@@ -108,6 +109,10 @@ vkattn_layer_call some_call(FuzzedDataProvider &data, const vkattn_layer_config 
     if (data.ConsumeProbability<float>() < 0.2f)
         call.attn_weights = some_tensor(data, VKATTN_TYPE_F32, {batch, config.num_heads, len, keys});
     if (data.ConsumeProbability<float>() < 0.3f) call.residual = floats({batch, len, query_width(config)});
+    if (data.ConsumeProbability<float>() < 0.3f) {
+        const std::uint64_t streams = data.ConsumeBool() ? position_streams(config) : some_size(data);
+        call.positions = some_tensor(data, VKATTN_TYPE_I32, {streams, batch, len});
+    }
     call.mask_flags = data.ConsumeIntegralInRange(0u, 8u);
     call.window_left = data.ConsumeIntegral<std::int32_t>();
     call.window_right = data.ConsumeIntegral<std::int32_t>();
@@ -144,6 +149,8 @@ const vkattn_tensor &tensor_of(const vkattn_layer_call &call, vkattn_role role) 
         return call.present_key;
     case VKATTN_ROLE_PRESENT_VALUE:
         return call.present_value;
+    case VKATTN_ROLE_POSITIONS:
+        return call.positions;
     case VKATTN_ROLE_RESIDUAL:
         return call.residual;
     default:
