@@ -1,4 +1,6 @@
 """Rotary embeddings of a part of each head and in sections, against NumPy in float64 and the code of transformers."""
+import types
+
 import numpy
 import pytest
 
@@ -46,26 +48,20 @@ def test_positions_in_sections_of_a_part_of_each_head(interleaved):
     assert numpy.allclose(numpy.concatenate(steps, 1), expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("model", ["qwen2_vl", "qwen3_vl"])
-def test_sections_are_those_of_transformers(model):
-    torch, _ = pytest.importorskip("torch"), pytest.importorskip("transformers")
+@pytest.mark.parametrize("model, name", [("qwen2_vl", "Qwen2VLRotaryEmbedding"), ("qwen3_vl", "Qwen3VLTextRotaryEmbedding")])
+def test_sections_are_those_of_transformers(model, name):
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip(f"transformers.models.{model}.modeling_{model}")
     random = numpy.random.default_rng(4)
-    sections, half = [4, 4, 4], SIZE // 2
+    sections, half = [6, 3, 3], SIZE // 2
     positions = random.integers(0, 5000, (3, 1, 7)).astype("i4")
     angles = torch.tensor(positions, dtype=torch.float64)[..., None] * THETA ** (-2 * torch.arange(half, dtype=torch.float64) / SIZE)
     q, k = (torch.tensor(random.standard_normal((1, HEADS, 7, SIZE))) for _ in range(2))
-    if model == "qwen2_vl":
-        from transformers.models.qwen2_vl import modeling_qwen2_vl as theirs
-        angles = torch.cat([angles, angles], -1)
-        ours_q, ours_k = theirs.apply_multimodal_rotary_pos_emb(q, k, angles.cos(), angles.sin(), sections)
-    else:
-        from transformers.models.qwen3_vl import modeling_qwen3_vl as theirs
-        rotary = theirs.Qwen3VLTextRotaryEmbedding
-        angles = rotary.apply_interleaved_mrope(None, angles, sections)
-        angles = torch.cat([angles, angles], -1)
-        ours_q, ours_k = theirs.apply_rotary_pos_emb(q, k, angles.cos(), angles.sin())
-    expected = (ours_q @ ours_k.transpose(-1, -2) / SIZE ** 0.5).softmax(-1)
-    # The identity in place of the projections: a layer's weights of attention are then those of q and k of its heads.
+    order = types.SimpleNamespace(mrope_section=sections)
+    cos, sin = (getattr(theirs, name).recomposition_frequencies(order, part) for part in (angles.cos(), angles.sin()))
+    their_q, their_k = theirs.apply_rotary_pos_emb(q, k, cos, sin)
+    expected = (their_q @ their_k.transpose(-1, -2) / SIZE ** 0.5).softmax(-1)
+    # The layer's projections take q, k and q as values out of its input, and put the heads into the first half of its output.
     width = 2 * HEADS * SIZE
     eye = numpy.eye(width, dtype="f4")
     weights = {"q_proj.weight": eye[:width // 2], "k_proj.weight": eye[width // 2:], "v_proj.weight": eye[:width // 2],
