@@ -64,5 +64,5 @@ def test_the_path_that_is_kept():
         assert numpy.abs(given[:, path] - expected).max() < 1e-5
         given, expected = (layer(after, cache=each, is_causal=True) for each in (cache, straight))
         assert numpy.abs(given - expected).max() < 1e-5
-        with pytest.raises(vkattn.InvalidArgumentError, match=r"tokens\[1\]: 6, expected 7 to 11"):
+        with pytest.raises(vkattn.InvalidArgumentError, match=r"tokens\[1\]: 6, expected at least 7 and less than the 11 tokens"):
             cache.keep(0, 5, [6, 6])

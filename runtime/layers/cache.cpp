@@ -314,8 +314,8 @@ void Cache::keep(uint32_t sequence, uint32_t length, std::span<const uint32_t> t
     require(length <= held, "length: ", length, ", expected at most the ", held, " tokens of sequence ", sequence);
     for (size_t i = 0; i < tokens.size(); ++i) {
         const uint32_t least = i == 0 ? length : tokens[i - 1] + 1;
-        require(tokens[i] >= least && tokens[i] < held, "tokens[", i, "]: ", tokens[i], ", expected ", least, " to ",
-                held, " - 1: ascending, of those that sequence ", sequence, " holds behind its first ", length);
+        require(tokens[i] >= least && tokens[i] < held, "tokens[", i, "]: ", tokens[i], ", expected at least ", least,
+                " and less than the ", held, " tokens of sequence ", sequence);
     }
     for (uint32_t token = length; paged() && token < end; ++token)
         require(pages_.is_ready(sequence, token, token + 1), "sequence: ", sequence, " shares the page of token ",

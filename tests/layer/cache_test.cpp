@@ -297,9 +297,9 @@ TEST_CASE_FIXTURE(DeviceTest, "of a tree of drafts the accepted path is kept") {
         CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
     };
     check(13, {}, "length: 13, expected at most the 12 tokens");
-    check(4, {5, 5}, "tokens[1]: 5, expected 6 to 12 - 1");
-    check(4, {3}, "tokens[0]: 3, expected 4 to 12 - 1");
-    check(4, {12}, "tokens[0]: 12, expected 4 to 12 - 1");
+    check(4, {5, 5}, "tokens[1]: 5, expected at least 6 and less than the 12 tokens");
+    check(4, {3}, "tokens[0]: 3, expected at least 4");
+    check(4, {12}, "tokens[0]: 12, expected at least 4 and less than the 12 tokens");
     check(9, {11}, "sequence: 0 shares the page of token 9");
     cache.rewind(1, 8);
     cache.keep(0, 9, std::vector<std::uint32_t>{11});

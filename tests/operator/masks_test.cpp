@@ -1,6 +1,7 @@
 // Every mask and bias of the operator attention, alone and in pairs.
 #include "block_states.hpp"
 #include "device.hpp"
+#include "messages.hpp"
 
 #include <doctest/doctest.h>
 
@@ -480,6 +481,24 @@ TEST_CASE_FIXTURE(DeviceTest, "a tree of any size after a past of any length") {
         check_every_kernel(problem);
         check_every_kernel(in_f16(problem));
     }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what is no tree of drafts is named") {
+    std::mt19937 random(16);
+    const AttentionProblem problem = plain_problem(2, 33, 40, random);
+    const auto check = [&](const AttentionProblem &of, const HostTensor &trees, const char *expected) {
+        AttentionProblem wrong = of;
+        wrong.tree_mask = trees;
+        const AttentionResults results = all_results(wrong, VKATTN_KERNEL_AUTO, VKATTN_TYPE_F32);
+        const std::string message = message_of(
+            [&] { (void)test_device().context().attention_plan(describe(wrong, results, VKATTN_KERNEL_AUTO)); });
+        CHECK_MESSAGE(message.find(expected) != std::string::npos, message);
+    };
+    check(problem, HostTensor(VKATTN_TYPE_I32, {2, 33, 1}), "tree_mask: shape [2,33,1], expected [2,33,2]");
+    check(problem, HostTensor(VKATTN_TYPE_I32, {33, 2}), "tree_mask: ");
+    check(problem, HostTensor(VKATTN_TYPE_BOOL, {2, 33, 2}), "tree_mask: type BOOL, expected I32");
+    check(plain_problem(2, 33, 32, random), HostTensor(VKATTN_TYPE_I32, {2, 33, 2}),
+          "tree_mask: given beside 33 queries and 32 keys, expected at least as many keys as queries");
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "lengths beyond every bound are clamped") {
