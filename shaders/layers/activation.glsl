@@ -34,7 +34,7 @@ float activate(const uint activation, float x) {
         return times_sigmoid(x,
                              1.59576912160573071176 * (x + 0.044715 * x * x * x)); // (1 + tanh(y)) / 2 = sigmoid(2 y)
     case ACTIVATION_SIGMOID:
-        return times_sigmoid(1.0, x);
+        return x < -80.0 ? 0.0 : 1.0 / (1.0 + exp(-x)); // NaN stays
     case ACTIVATION_SOFTPLUS:
         return max(x, 0.0) + log_of_one_and(exp(-abs(x)));
     default:
