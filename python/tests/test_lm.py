@@ -393,8 +393,12 @@ def test_a_state_that_was_interrupted_is_not_gone_on_from(hybrid, monkeypatch):
     monkeypatch.setattr(decoder, "_fed_forward", interrupted)
     with pytest.raises(KeyboardInterrupt):
         decoder.logits(given[6:9])
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):  # while it computes tokens once more
+        decoder.rewind(4)
     monkeypatch.undo()
-    decoder.rewind(6)
+    decoder.rewind(4)
+    assert decoder.length == 4 and nmse(decoder.logits(given[4:6]), expected(given[:6])) < 1e-9
     assert decoder.length == 6 and nmse(decoder.logits(given[6:12]), expected(given[:12])) < 1e-9
 
 

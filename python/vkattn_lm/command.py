@@ -224,8 +224,9 @@ def bench(arguments):
     if arguments.json:
         print(json.dumps(result))
         return
+    kept = "keys, values and states" if decoder.config.recurrent else "keys and values"
     weights, cache = (f"{result[name] / 2**20:.0f} MiB" for name in ("weight_bytes", "cache_bytes"))
-    print(f"{result['device']}: {weights} of weights, {cache} of keys and values")
+    print(f"{result['device']}: {weights} of weights, {cache} of {kept}")
     print(f"prompt of {arguments.prompt}: {result['prompt_tokens_per_second']:.1f} tokens/s")
     print(f"after it, {arguments.tokens}: {result['new_tokens_per_second']:.2f} tokens/s")
 

@@ -257,17 +257,24 @@ class Decoder:
         if self._states and not (self._whole and length == len(self._tokens)):
             if not 0 <= length <= len(self._tokens):
                 raise ModelError(f"rewind: {length} tokens, expected at most {len(self._tokens)}, which are held")
-            begin = self._saved if self._saved <= length else 0
+            begin, self._whole = self._saved if self._saved <= length else 0, False
             for states in self._states:
                 states.restore() if begin else states.clear()
         for cache in self._rows:
             cache.rewind(0, begin)
         if self._states:
-            again, self._tokens, self._whole = self._tokens[begin:length], self._tokens[:begin], True
-            self._saved = min(self._saved, begin)
-            if again:
-                for _ in self._hidden(again, None):
-                    pass
+            kept, self._saved = self._tokens[:length], min(self._saved, begin)
+            self._tokens, self._whole = kept[:begin], True
+            self._compute_again(kept)
+
+    def _compute_again(self, kept):
+        """Appends those of the kept tokens that are not held. Interrupted, all are kept, for the next rewind."""
+        try:
+            for _ in self._hidden(kept[len(self._tokens):], None) if len(kept) > len(self._tokens) else ():
+                pass
+        except BaseException:
+            self._tokens, self._whole = kept, False
+            raise
 
     @contextlib.contextmanager
     def _appending(self, tokens):
@@ -321,6 +328,7 @@ class Decoder:
     def _hidden(self, tokens, progress):
         self._check(tokens)
         if self._states and self._tokens:
+            self._saved = 0  # until all are copied
             for states in self._states:
                 states.save()
             self._saved = len(self._tokens)
