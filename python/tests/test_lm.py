@@ -611,6 +611,15 @@ def test_texts_are_the_tokens_that_they_were_trained_to(llama, inner):
     assert read.ends == {0, 2} and read.begin is None
 
 
+def test_marks_belong_to_words_in_qwen35():
+    pieces = ["Ì", "ģ", "e", "a", "eÌ", "eÌģ", "eÌģa"]  # the bytes of an accent are Ì and ģ in GPT-2's names
+    facts = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.token_type": [1] * len(pieces),
+             "tokenizer.ggml.merges": ["e Ì", "eÌ ģ", "eÌģ a"], "tokenizer.ggml.eos_token_id": 3}
+    for pre, count in (("qwen2", 4), ("qwen35", 1)):
+        read = tokenizer.from_gguf(files.Facts("here", {**facts, "tokenizer.ggml.pre": pre}))
+        assert len(read.encode("e\u0301a")) == count
+
+
 def test_pieces_merge_by_their_scores():
     pieces = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256)), "▁", "a", "b", "ab", "▁ab", "ba"]
     types = [2, 3, 3, *[6] * 256, *[1] * 6]

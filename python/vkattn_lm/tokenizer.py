@@ -18,7 +18,8 @@ _PHI3_UNSTRIPPED = ("<unk>", "<s>", "<|endoftext|>")
 # How byte-level BPE cuts text before it merges, by tokenizer.ggml.pre: by each expression in turn, as llama.cpp does. Files without
 # one are cut by its default.
 _CUTS = {"gpt-2": (_GPT2,), "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
-         "smollm": (r"\p{N}", _GPT2), "llama-bpe": (_WORDS.replace("DIGITS", "{1,3}"),), "qwen2": (_WORDS.replace("DIGITS", ""),)}
+         "smollm": (r"\p{N}", _GPT2), "llama-bpe": (_WORDS.replace("DIGITS", "{1,3}"),), "qwen2": (_WORDS.replace("DIGITS", ""),),
+         "qwen35": (_WORDS.replace("DIGITS", "").replace(r"]?\p{L}+", r"]?[\p{L}\p{M}]+").replace(r"\s\p{L}", r"\s\p{L}\p{M}"),)}
 _MOST_GROWTH = 64  # of a folder's text
 _MOST_OF_MAP = 1 << 20  # bytes of a map of characters, of which Unicode's NFKC has 240,000
 _BEGUN = {"llama-bpe"}  # kinds of BPE whose text begins with bos where the file does not say
