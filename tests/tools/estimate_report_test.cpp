@@ -215,6 +215,46 @@ TEST_CASE("a sliding window is told of, since it is not applied") {
     CHECK(model_of(sizes + R"(, "use_sliding_window": false})").notes.empty());
 }
 
+TEST_CASE("states of linear attention are counted, whatever the context") {
+    const std::string sizes =
+        R"({"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 256,
+        "num_hidden_layers": 48, )";
+    const EstimateModel next = model_of(sizes + R"("full_attention_interval": 4, "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32, "linear_key_head_dim": 128, "linear_value_head_dim": 128})");
+    CHECK(next.state_bytes == 36 * 4 * (32 * 128 * 128 + 3 * (2 * 16 * 128 + 32 * 128)));
+    const std::uint64_t of_channels = 36 * 4 * (8 * 64 * 64 + 2 * 3 * 8 * 64);
+    CHECK(model_of(sizes + R"("full_attention_interval": 4, "linear_num_heads": 8, "linear_head_dim": 64,
+        "linear_conv_kernel_dim": 3})")
+              .state_bytes == of_channels);
+    const EstimateModel kimi = model_of(sizes + R"("linear_attn_config": {"full_attn_layers": [4, 8, 12, 16, 20, 24, 28,
+        32, 36, 40, 44, 48], "num_heads": 8, "head_dim": 64, "short_conv_kernel_size": 3}})");
+    CHECK(kimi.num_layers == 12);
+    const EstimateModel gated = model_of(sizes + R"("model_type": "qwen3_next"})");
+    REQUIRE(gated.notes.size() == 1);
+    CHECK(contains(gated.notes[0], "the gate of attention's output, of as many weights as q_proj, is not counted"));
+    CHECK(kimi.state_bytes == of_channels);
+    vkattn_estimate_info use{};
+    use.batch = 3;
+    use.memory_bytes = std::uint64_t{8} << 30;
+    Estimate shorter, longer;
+    for (const std::uint64_t length : {1000, 100000}) {
+        use.context_len = length;
+        (length == 1000 ? shorter : longer) = estimate_all({&next, 1}, use).front();
+    }
+    CHECK(shorter.state_bytes() == 3 * next.state_bytes);
+    CHECK(shorter.state_bytes() == longer.state_bytes());
+    CHECK(longer.bytes_needed() - shorter.bytes_needed() == longer.result.cache_bytes - shorter.result.cache_bytes);
+    for (const bool over : {false, true}) { // as long as it may be, and a token longer
+        use.context_len = shorter.result.max_context_len + over;
+        CHECK(estimate_all({&next, 1}, use).front().fits() == !over);
+    }
+    for (const bool over : {false, true}) {
+        use.context_len = 1000;
+        use.batch = static_cast<std::uint32_t>(shorter.result.max_sequences + over);
+        CHECK(estimate_all({&next, 1}, use).front().fits() == !over);
+    }
+}
+
 TEST_CASE("of a hybrid the layers are counted that attend") {
     const std::string sizes = R"({"hidden_size": 2048, "num_attention_heads": 16, "num_key_value_heads": 2,
         "head_dim": 256, "num_hidden_layers": 48)";

@@ -23,10 +23,11 @@ constexpr std::array<std::string_view, 8> kBertLike{"bert",      "roberta", "xlm
 constexpr std::array<std::string_view, 4> kEncoderHeads{"ForMaskedLM", "ForMaskedImageModeling",
                                                         "ForImageClassification", "ForCTC"};
 // Decoders that are counted as they are.
-constexpr std::array<std::string_view, 24> kDecoders{
-    "llama",       "mistral", "mixtral",     "qwen2",    "qwen2_moe",   "qwen3",       "qwen3_moe",   "gemma",
-    "gemma2",      "gemma3",  "gemma3_text", "phi",      "phi3",        "deepseek_v2", "deepseek_v3", "deepseek_v32",
-    "glm_moe_dsa", "kimi_k2", "gpt2",        "gpt_neox", "gpt_bigcode", "falcon",      "opt",         "starcoder2"};
+constexpr std::array<std::string_view, 27> kDecoders{
+    "llama",       "mistral",      "mixtral",     "qwen2",       "qwen2_moe",    "qwen3",      "qwen3_moe",
+    "gemma",       "gemma2",       "gemma3",      "gemma3_text", "phi",          "phi3",       "deepseek_v2",
+    "deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k2",     "gpt2",         "gpt_neox",   "gpt_bigcode",
+    "falcon",      "opt",          "starcoder2",  "qwen3_next",  "qwen3_5_text", "kimi_linear"};
 constexpr std::array<std::string_view, 7> kAttending{"full_attention",    "attention", "sliding_attention",
                                                      "chunked_attention", "full",      "global_attention",
                                                      "local_attention"};
@@ -124,6 +125,9 @@ std::string key_of_other_layers(const ModelKeys &keys) {
 std::optional<std::uint32_t> attending_layers(const ModelKeys &keys, std::uint32_t layers) {
     for (const std::string key : {"layer_types", "layers_block_type", "block_types", "_block_types"})
         if (const Json *kinds = keys.find(key)) return attending_kinds(keys, key, *kinds, layers);
+    if (const std::optional<ModelKeys> linear = keys.inner("linear_attn_config");
+        linear && linear->has("full_attn_layers"))
+        return static_cast<std::uint32_t>(linear->find("full_attn_layers")->size());
     if (keys.has("full_attention_interval")) return layers / keys.size("full_attention_interval");
     if (keys.has("attn_layer_period")) {
         const Json *given = keys.find("attn_layer_offset");
@@ -141,6 +145,32 @@ std::optional<std::uint32_t> attending_layers(const ModelKeys &keys, std::uint32
     return {};
 }
 
+// What a layer of linear attention keeps of a sequence: its state and the last inputs of its convolution, in f32. 0: the config has not
+// all of its sizes.
+std::uint64_t state_bytes_of_layer(const ModelKeys &keys) {
+    const auto bytes = [](std::uint64_t key_heads, std::uint64_t value_heads, std::uint64_t key_dim,
+                          std::uint64_t value_dim, std::uint64_t kernel) {
+        const std::uint64_t channels = 2 * key_heads * key_dim + value_heads * value_dim;
+        return 4 * (value_heads * key_dim * value_dim + (kernel - 1) * channels);
+    };
+    const auto has = [](const ModelKeys &of, std::initializer_list<const char *> names) {
+        return std::ranges::all_of(names, [&](const char *name) { return of.has(name); });
+    };
+    if (has(keys, {"linear_num_key_heads", "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim"}))
+        return bytes(keys.size("linear_num_key_heads"), keys.size("linear_num_value_heads"),
+                     keys.size("linear_key_head_dim"), keys.size("linear_value_head_dim"),
+                     keys.size("linear_conv_kernel_dim", 4));
+    const auto by_channel = [&](std::uint64_t heads, std::uint64_t size, std::uint64_t kernel) {
+        return bytes(heads, heads, size, size, kernel);
+    };
+    if (has(keys, {"linear_num_heads", "linear_head_dim"}))
+        return by_channel(keys.size("linear_num_heads"), keys.size("linear_head_dim"),
+                          keys.size("linear_conv_kernel_dim", 4));
+    const std::optional<ModelKeys> linear = keys.inner("linear_attn_config");
+    if (!linear || !has(*linear, {"num_heads", "head_dim"})) return 0;
+    return by_channel(linear->size("num_heads"), linear->size("head_dim"), linear->size("short_conv_kernel_size", 4));
+}
+
 void count_layers(const ModelKeys &keys, EstimateModel &model) {
     const std::uint32_t layers = keys.size(keys.name_of({"num_hidden_layers", "n_layer"}), 0);
     model.num_layers = layers;
@@ -148,8 +178,12 @@ void count_layers(const ModelKeys &keys, EstimateModel &model) {
     if (!attending || *attending == layers) return;
     if (*attending == 0) keys.fail("none of its " + std::to_string(layers) + " layers attends, expected some that do");
     model.num_layers = *attending;
+    model.state_bytes = state_bytes_of_layer(keys) * (layers - *attending);
     model.notes.push_back(model.name + ": " + std::to_string(*attending) + " of its " + std::to_string(layers) +
-                          " layers attend and are counted; the others keep no cache that grows with the context");
+                          " layers attend and are counted; " +
+                          (model.state_bytes == 0
+                               ? "the others keep no cache that grows with the context"
+                               : "of the others their states are, which do not grow with the context, and no weights"));
 }
 
 void add_notes(const ModelKeys &keys, EstimateModel &model) {
@@ -157,6 +191,9 @@ void add_notes(const ModelKeys &keys, EstimateModel &model) {
     if (!type.empty() && !is_one_of(kDecoders, type) && !is_bert_like(keys))
         model.notes.push_back(model.name + ": model_type " + quote_name(type) +
                               " is not known, and counted as a causal decoder of the sizes that it names");
+    if (type == "qwen3_next" || keys.flag("attn_output_gate", false))
+        model.notes.push_back(model.name +
+                              ": the gate of attention's output, of as many weights as q_proj, is not counted");
     if (keys.has("sliding_window") && keys.flag("use_sliding_window", true))
         model.notes.push_back(model.name + ": its sliding window is not applied, every layer is counted as if it kept "
                                            "the whole context");

@@ -18,6 +18,7 @@ struct EstimateModel {
     std::uint32_t num_layers = 0;               // 0: not said
     vkattn_type weight_type = VKATTN_TYPE_NONE; // NONE: not said
     bool with_biases = false;
+    std::uint64_t state_bytes = 0;  // of a sequence of any length, in all layers that keep a state in place of a cache
     std::vector<std::string> notes; // what the estimate leaves out, in words
 };
 

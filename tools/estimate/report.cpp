@@ -31,6 +31,24 @@ bool is_mla(const Estimate &estimate) {
     return estimate.model.config.kind == VKATTN_LAYER_MLA || estimate.model.config.kind == VKATTN_LAYER_MLA_BLOCK;
 }
 
+void check_estimate(const EstimateModel &model, const vkattn_estimate_info &info, vkattn_estimate_result &result) {
+    if (vkattn_estimate(&model.config, &info, &result) != VKATTN_SUCCESS)
+        throw InputError(model.name, vkattn_last_error());
+}
+
+// How far the memory reaches that states leave.
+void leave_states(Estimate &estimate) {
+    vkattn_estimate_result &result = estimate.result;
+    vkattn_estimate_info rest = estimate.info;
+    if (rest.memory_bytes == 0 || estimate.state_bytes() == 0) return;
+    rest.memory_bytes -= std::min(estimate.state_bytes(), rest.memory_bytes - 1);
+    vkattn_estimate_result reduced{};
+    check_estimate(estimate.model, rest, reduced);
+    result.max_context_len = reduced.max_context_len;
+    const std::uint64_t room = estimate.info.memory_bytes - std::min(estimate.info.memory_bytes, result.weight_bytes);
+    result.max_sequences = room / (result.cache_bytes / rest.batch + estimate.model.state_bytes);
+}
+
 Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info, bool scales_rows) {
     info.batch = std::max(1U, info.batch);
     info.context_len = std::max<std::uint64_t>(1, info.context_len);
@@ -47,8 +65,8 @@ Estimate estimate_one(const EstimateModel &model, vkattn_estimate_info info, boo
         info.value_scaling = is_mla(estimate) ? VKATTN_SCALING_NONE : VKATTN_SCALING_ROW;
     }
     estimate.info = info;
-    if (vkattn_estimate(&model.config, &info, &estimate.result) != VKATTN_SUCCESS)
-        throw InputError(model.name, vkattn_last_error());
+    check_estimate(model, info, estimate.result);
+    leave_states(estimate);
     return estimate;
 }
 
@@ -97,6 +115,7 @@ std::string misfit_sentence(const Estimate &estimate) {
     if (result.weight_bytes > estimate.info.memory_bytes)
         return text + ", its weights alone " + format_bytes(result.weight_bytes) + ".";
     return text + " (weights " + format_bytes(result.weight_bytes) + ", cache " + format_bytes(result.cache_bytes) +
+           (estimate.state_bytes() != 0 ? ", states " + format_bytes(estimate.state_bytes()) : "") +
            "); its longest context is " + format_grouped(result.max_context_len) + " tokens.";
 }
 
@@ -198,6 +217,8 @@ void add_sizes(Table &table, std::span<const Estimate> estimates) {
     table.add("weights" + counted(estimates), [](const Estimate &e) { return format_bytes(e.result.weight_bytes); });
     table.add_of_decoders("cache, one token", [](const Estimate &e) { return cache_of_a_token(e); });
     table.add_of_decoders("cache, whole batch", [](const Estimate &e) { return format_bytes(e.result.cache_bytes); });
+    if (std::ranges::any_of(estimates, [](const Estimate &e) { return e.model.state_bytes != 0; }))
+        table.add("states, whole batch", [](const Estimate &e) { return format_bytes(e.state_bytes()); });
 }
 
 void add_work(Table &table) {
@@ -314,6 +335,7 @@ OrderedJson to_json(const Estimate &estimate) {
                      {"weight_bytes", result.weight_bytes},
                      {"cache_bytes_per_token", result.cache_bytes_per_token},
                      {"cache_bytes", result.cache_bytes},
+                     {"state_bytes", estimate.state_bytes()},
                      {"prefill_projection_flops", result.prefill_projection_flops},
                      {"prefill_attention_flops", result.prefill_attention_flops},
                      {"decode_projection_flops", result.decode_projection_flops},

@@ -16,7 +16,8 @@ struct Estimate {
     std::optional<std::uint64_t> prefill_workspace{}, step_workspace{};
 
     bool has_cache() const { return result.cache_bytes_per_token != 0; }
-    std::uint64_t bytes_needed() const { return result.weight_bytes + result.cache_bytes; }
+    std::uint64_t state_bytes() const { return model.state_bytes * info.batch; }
+    std::uint64_t bytes_needed() const { return result.weight_bytes + result.cache_bytes + state_bytes(); }
     bool fits() const { return bytes_needed() <= info.memory_bytes; }
 };
 
