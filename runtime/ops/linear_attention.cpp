@@ -144,7 +144,7 @@ double flops_of_tokens(const LinearAttention &problem) {
     return kOfNumber * static_cast<double>(problem.tokens) * problem.heads * problem.head_dim * problem.v_head_dim;
 }
 
-// Of a pass over tokens, as layers/linear_attention_recurrent.comp has it.
+// Of a pass over tokens, as operators/linear_attention_recurrent.comp has it.
 uint64_t shared_bytes(const gpu::LinearAttentionConstants &constants) {
     constexpr uint64_t kBytes = 16; // of four numbers
     const uint64_t groups = constants.WORKGROUP_SIZE / constants.COLUMN_VECTORS, pitch = groups * constants.ROWS / 4;
@@ -220,7 +220,7 @@ ChunkTiles chunk_tiles_of(const LinearAttention &problem, const DeviceCaps &caps
     return chunk;
 }
 
-// Numbers of chunks that sequences take at most, as layers/linear_attention/chunks.glsl counts them.
+// Numbers of chunks that sequences take at most, as operators/linear_attention/chunks.glsl counts them.
 uint64_t chunks_of(const LinearAttention &problem) {
     constexpr uint64_t kChunk = LINEAR_ATTENTION_CHUNK;
     const auto &[sequences, longest, packed, states, drafts, keeps_tokens] = problem.sequences;

@@ -104,7 +104,7 @@ std::string check_sorting(Context &context, uint32_t len) {
     const vkattn_binding bindings[] = {lists.binding(), workspace.binding()};
     plan->run(bindings);
     for (int32_t &entry : entries)
-        if (static_cast<uint32_t>(entry) >= kBlocks) entry = 0x7fffffff; // as shaders/layers/sort_lists.comp has it
+        if (static_cast<uint32_t>(entry) >= kBlocks) entry = 0x7fffffff; // as shaders/operators/sort_lists.comp has it
     std::sort(entries.begin(), entries.begin() + len);
     std::sort(entries.begin() + len, entries.end());
     return compare_entries("entry", workspace.read(sorted.source.offset, entries.size()), entries);

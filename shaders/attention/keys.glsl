@@ -9,7 +9,7 @@ layout(set = 0, binding = BINDING_CU_SEQLENS_K, std430) readonly buffer CuSeqlen
 layout(set = 0, binding = BINDING_KEY_LENGTHS, std430) readonly buffer KeyLengthsBuffer { int key_lengths[]; };
 layout(set = 0, binding = BINDING_BLOCK_TABLE, std430) readonly buffer BlockTableBuffer { int block_table[]; };
 
-// Each list ascending, entries that name nothing last: see shaders/layers/sort_lists.comp.
+// Each list ascending, entries that name nothing last: see shaders/operators/sort_lists.comp.
 layout(set = 0, binding = BINDING_KEY_INDICES, std430) readonly buffer KeyIndicesBuffer { uint key_indices[]; };
 
 layout(set = 0, binding = BINDING_KEY_SCALES, std430) readonly buffer KeyScalesBuffer { float scales_of_keys[]; };

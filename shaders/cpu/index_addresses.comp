@@ -1,4 +1,4 @@
-// The index_scores of layers/index_scores.comp for CPU drivers, of few heads: bound by reading the keys, once. The lanes of a
+// The index_scores of operators/index_scores.comp for CPU drivers, of few heads: bound by reading the keys, once. The lanes of a
 // subgroup share a key, four neighbouring elements each in turn, which they load through device addresses that are the same
 // for all of them: of neighbours' loads of neighbouring words the driver's compiler makes one of a vector.
 //
@@ -17,7 +17,7 @@ layout(local_size_x_id = 0) in;
 #include "attention/key_value.glsl"
 #include "attention/query.glsl"
 #include "cpu/address_loads.glsl"
-#include "layers/index_ranks.glsl"
+#include "operators/index_ranks.glsl"
 
 const uint LANES = WORKGROUP_SIZE;
 const uint QUADS = HEAD_DIM / 4, TURNS = QUADS / LANES; // quads of each lane

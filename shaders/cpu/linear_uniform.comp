@@ -18,7 +18,7 @@
 layout(local_size_x_id = 7) in; // WORKGROUP_SIZE
 
 #include "cpu/address_loads.glsl"
-#include "layers/linear_tensors.glsl"
+#include "operators/linear_tensors.glsl"
 
 #define TENSOR norm
 #define TENSOR_BINDING BINDING_LINEAR_NORM

@@ -5,7 +5,7 @@
 #include "common.h"
 #include "recurrent_states.h"
 
-/* Of the workspace: factors of each chunk and value head, see layers/linear_attention/factors.glsl; carries, [Hv,Dk,Dv]: the state of the
+/* Of the workspace: factors of each chunk and value head, see operators/linear_attention/factors.glsl; carries, [Hv,Dk,Dv]: the state of the
  * sequence that two stretches share. */
 #define LINEAR_ATTENTION_OWN_TENSORS(X)                                                                                \
     X(LINEAR_ATTENTION, 0, query, QUERY, QUERY, Read, Rows, BKLD)                                                      \
@@ -83,7 +83,7 @@ struct LinearAttentionParameters {
     float epsilon; /* of norms */
 };
 
-/* Stretches of chunks, one after the other: see layers/linear_attention/chunks.glsl. What the state's loads need is here: they need not wait
+/* Stretches of chunks, one after the other: see operators/linear_attention/chunks.glsl. What the state's loads need is here: they need not wait
  * for the uniform block. */
 struct LinearAttentionPush {
     uint first_group[3];

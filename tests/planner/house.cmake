@@ -3,7 +3,7 @@
 # cmake -DROOT=FOLDER -P house.cmake
 cmake_minimum_required(VERSION 3.22)
 set(runtime_rooms support problem device spirv vulkan kernels plan programs emit ops layers trials jit api) # from the bottom up
-set(shaders_rooms interface formats emulated common attention layers kernels cpu)
+set(shaders_rooms interface formats emulated common attention operators kernels cpu)
 set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
 
 # Of a file of a room. begin: how a line includes a file of the house; prefix: what stands before the room there.

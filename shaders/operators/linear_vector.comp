@@ -11,10 +11,10 @@
 
 layout(local_size_x = 64) in;
 
-#include "layers/linear_features.glsl"
-#include "layers/linear_tensors.glsl"
+#include "operators/linear_features.glsl"
+#include "operators/linear_tensors.glsl"
 #ifdef QUANTISED_WEIGHT
-#include "layers/linear_blocks.glsl"
+#include "operators/linear_blocks.glsl"
 #endif
 
 #define TENSOR norm

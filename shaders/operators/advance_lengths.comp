@@ -13,7 +13,7 @@ ADVANCE_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH AdvancePush
 #define CU_SEQLENS_BINDING BINDING_ADVANCE_CU_SEQLENS
-#include "layers/packed.glsl"
+#include "operators/packed.glsl"
 
 layout(set = 0, binding = BINDING_ADVANCE_LENGTHS, std430) buffer LengthsBuffer { int lengths[]; };
 

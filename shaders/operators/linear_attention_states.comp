@@ -1,5 +1,5 @@
 // The second of two kernels of linear attention over many tokens: goes through the chunks of a sequence, from state to state, and gives the
-// outputs, as layers/linear_attention/chunks.glsl says.
+// outputs, as operators/linear_attention/chunks.glsl says.
 //
 // grid: (tiles of 4 * COLUMN_VECTORS columns, Hv, sequences of a stretch). The state's columns are in shared memory. In the products with
 // the state an invocation has four rows, of K and of Q two each, and four columns, of a part of the channels.
@@ -9,8 +9,8 @@
 
 layout(local_size_x_id = 0) in;
 
-#include "layers/linear_attention/chunks.glsl"
-#include "layers/linear_attention/states.glsl"
+#include "operators/linear_attention/chunks.glsl"
+#include "operators/linear_attention/states.glsl"
 
 #define TENSOR output
 #define TENSOR_BINDING BINDING_LINEAR_ATTENTION_OUTPUT

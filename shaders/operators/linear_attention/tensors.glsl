@@ -2,7 +2,7 @@
 #ifndef LINEAR_ATTENTION_TENSORS_GLSL
 #define LINEAR_ATTENTION_TENSORS_GLSL
 
-#include "layers/linear_attention/parameters.glsl"
+#include "operators/linear_attention/parameters.glsl"
 
 #define TENSOR query
 #define TENSOR_BINDING BINDING_LINEAR_ATTENTION_QUERY

@@ -11,8 +11,8 @@
 #ifndef LINEAR_ATTENTION_CHUNKS_GLSL
 #define LINEAR_ATTENTION_CHUNKS_GLSL
 
-#include "layers/linear_attention/parameters.glsl"
-#include "layers/packed_chunks.glsl"
+#include "operators/linear_attention/parameters.glsl"
+#include "operators/packed_chunks.glsl"
 
 const uint CHUNK = LINEAR_ATTENTION_CHUNK;
 const uint CHUNK_VECTORS = CHUNK / 4;

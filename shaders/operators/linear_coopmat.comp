@@ -22,10 +22,10 @@
 
 layout(local_size_x_id = 7) in;
 
-#include "layers/linear_features.glsl"
-#include "layers/linear_tensors.glsl"
+#include "operators/linear_features.glsl"
+#include "operators/linear_tensors.glsl"
 #ifdef QUANTISED_WEIGHT
-#include "layers/linear_blocks.glsl"
+#include "operators/linear_blocks.glsl"
 #endif
 
 #include "common/matrices.glsl" // of the tensors' constants

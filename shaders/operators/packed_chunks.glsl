@@ -3,7 +3,7 @@
 #ifndef PACKED_CHUNKS_GLSL
 #define PACKED_CHUNKS_GLSL
 
-#include "layers/packed.glsl"
+#include "operators/packed.glsl"
 
 uint first_packed_chunk(uint sequence, uint total, const uint size) {
     return uint(clamp(cu_seqlen(sequence), 0, int(total))) / size + sequence;

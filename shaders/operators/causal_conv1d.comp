@@ -15,9 +15,9 @@ CAUSAL_CONV1D_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH CausalConv1dPush
 #define CU_SEQLENS_BINDING BINDING_CAUSAL_CONV1D_CU_SEQLENS
-#include "layers/packed_chunks.glsl"
+#include "operators/packed_chunks.glsl"
 
-#include "layers/activation.glsl"
+#include "operators/activation.glsl"
 
 #define TENSOR input
 #define TENSOR_BINDING BINDING_CAUSAL_CONV1D_INPUT

@@ -3,7 +3,7 @@
 #define LINEAR_TENSORS_GLSL
 
 #include "interface/linear.h"
-#include "layers/activation.glsl"
+#include "operators/activation.glsl"
 
 LINEAR_CONSTANTS(VKATTN_CONSTANT)
 

@@ -4,7 +4,7 @@
 #ifndef LINEAR_BLOCKS_GLSL
 #define LINEAR_BLOCKS_GLSL
 
-#include "layers/linear_tensors.glsl"
+#include "operators/linear_tensors.glsl"
 
 // What of a block such features need; what a type does not have is never loaded.
 struct StagedFeatures {

@@ -1,4 +1,4 @@
-// The first of two kernels of linear attention over many tokens: the factors of each chunk, as layers/linear_attention/chunks.glsl has
+// The first of two kernels of linear attention over many tokens: the factors of each chunk, as operators/linear_attention/chunks.glsl has
 // them, in any order.
 //
 // grid: (chunks of a stretch, Hv, 1). Four rows and four columns of the products within a chunk for each invocation; then a channel, or a
@@ -9,8 +9,8 @@
 
 layout(local_size_x = 64) in;
 
-#include "layers/linear_attention/chunks.glsl"
-#include "layers/linear_attention/tensors.glsl"
+#include "operators/linear_attention/chunks.glsl"
+#include "operators/linear_attention/tensors.glsl"
 
 layout(set = 0, binding = BINDING_LINEAR_ATTENTION_FACTORS, std430) writeonly buffer FactorsBuffer { vec4 factors[]; };
 layout(set = 0, binding = BINDING_LINEAR_ATTENTION_FACTORS, std430) writeonly buffer FactorValuesBuffer {

@@ -11,7 +11,7 @@ layout(local_size_x_id = 0) in;
 
 #include "attention/key_value.glsl"
 #include "attention/query.glsl"
-#include "layers/index_ranks.glsl"
+#include "operators/index_ranks.glsl"
 
 uint query_of_head(Row row, uint head) {
     return query_element(row_of_head(row.batch, min(head, GROUP - 1), row.position));

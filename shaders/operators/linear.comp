@@ -11,8 +11,8 @@
 
 layout(local_size_x = 64) in;
 
-#include "layers/linear_features.glsl"
-#include "layers/linear_tensors.glsl"
+#include "operators/linear_features.glsl"
+#include "operators/linear_tensors.glsl"
 
 const uint STEP = 32;                  // input features of one pass through shared memory
 const uint PITCH = STEP / 4 + 1;       // of four features; neighbouring lines lie in other banks

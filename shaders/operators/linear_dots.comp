@@ -15,8 +15,8 @@ layout(local_size_x = 64) in;
 
 #include "common/dot_of_halves.glsl"
 #include "common/matrix_element.glsl"
-#include "layers/linear_features.glsl"
-#include "layers/linear_tensors.glsl"
+#include "operators/linear_features.glsl"
+#include "operators/linear_tensors.glsl"
 
 const uint STEP = LINEAR_DOTS_STEP;         // input features of one pass through shared memory
 const uint SIDE = 8;                        // of the workgroup

@@ -8,7 +8,7 @@ LINEAR_ATTENTION_CONSTANTS(VKATTN_CONSTANT)
 
 #define PUSH LinearAttentionPush
 #define CU_SEQLENS_BINDING BINDING_LINEAR_ATTENTION_CU_SEQLENS
-#include "layers/packed.glsl"
+#include "operators/packed.glsl"
 
 layout(set = 0, binding = LINEAR_ATTENTION_BINDINGS, std140) uniform ParameterBlock {
     LinearAttentionParameters parameters;

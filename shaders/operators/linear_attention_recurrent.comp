@@ -12,8 +12,8 @@
 
 layout(local_size_x_id = 0) in;
 
-#include "layers/linear_attention/states.glsl"
-#include "layers/linear_attention/tensors.glsl"
+#include "operators/linear_attention/states.glsl"
+#include "operators/linear_attention/tensors.glsl"
 
 #define TENSOR output
 #define TENSOR_BINDING BINDING_LINEAR_ATTENTION_OUTPUT

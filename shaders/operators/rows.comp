@@ -32,8 +32,8 @@ ROWS_CONSTANTS(VKATTN_CONSTANT)
 #ifdef QUANTISED_TARGET
 #include "formats/encode.glsl"
 #endif
-#include "layers/packed.glsl"
-#include "layers/rotation.glsl"
+#include "operators/packed.glsl"
+#include "operators/rotation.glsl"
 
 #define TENSOR source
 #define TENSOR_BINDING BINDING_ROWS_SOURCE

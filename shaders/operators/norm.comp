@@ -42,7 +42,7 @@ NORM_CONSTANTS(VKATTN_CONSTANT)
 #define TENSOR_BINDING BINDING_NORM_GATE
 #include "common/tensor.glsl"
 
-#include "layers/activation.glsl"
+#include "operators/activation.glsl"
 
 #define REDUCE_SIZE WORKGROUP_SIZE
 #include "common/reduce.glsl"

@@ -3,7 +3,7 @@
 #ifndef LINEAR_ATTENTION_STATES_GLSL
 #define LINEAR_ATTENTION_STATES_GLSL
 
-#include "layers/linear_attention/parameters.glsl"
+#include "operators/linear_attention/parameters.glsl"
 
 layout(set = 0, binding = BINDING_LINEAR_ATTENTION_SLOTS, std430) readonly buffer SlotsBuffer { int slots[]; };
 layout(set = 0, binding = BINDING_LINEAR_ATTENTION_ACCEPTED, std430) readonly buffer AcceptedBuffer { int accepted[]; };

@@ -3,7 +3,7 @@
 #ifndef LINEAR_FEATURES_GLSL
 #define LINEAR_FEATURES_GLSL
 
-#include "layers/linear_tensors.glsl"
+#include "operators/linear_tensors.glsl"
 
 const uint FEATURES = 8;
 
