@@ -68,10 +68,11 @@ typedef struct vkattn_rope_scaling {
 
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
- * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved; rope_scaling;
- *                  rotary_dim (but of MLA): elements of a head that it rotates, the first, the others pass: even, up to the head size;
- *                  0: all; without rope_theta 0; rope_sections, rope_sections_interleaved; scale (left out: 1/sqrt of the size of Q and K heads); softcap (0: none); norm_epsilon (left out: the
- *                  kind's own)
+ * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved (1: pairs (2i, 2i+1);
+ *                  0: rotate-half pairs (i, i + D/2), of D elements that are rotated); rope_scaling; rotary_dim, but of MLA: the
+ *                  first elements of a head that are rotated, even, up to the head size (0: all; without rope_theta 0);
+ *                  rope_sections, rope_sections_interleaved; scale (left out: 1/sqrt of the size of Q and K heads); softcap
+ *                  (0: none); norm_epsilon (left out: the kind's own)
  * MHA              embed_dim; num_kv_heads (0: num_heads), num_heads % num_kv_heads == 0; head_dim (0: embed_dim /
  *                  num_heads, which must divide); kv_head_mapping; rope_theta 0: no rotary embedding, else on Q and K
  * LATENT_MHA       embed_dim; latent_dim (= head size; embed_dim % num_heads == 0)
@@ -126,8 +127,7 @@ typedef struct vkattn_layer_config {
     uint32_t norm_first;
     uint32_t mlp_ratio;
     float rope_theta;
-    uint32_t
-        rope_interleaved; /* 1: pairs (2i, 2i+1); 0: rotate-half pairs (i, i + D/2), of D elements that are rotated */
+    uint32_t rope_interleaved;
     vkattn_rope_scaling rope_scaling;
     vkattn_optional_float scale;
     float softcap;
@@ -354,8 +354,8 @@ VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const 
  *   present_key alone, [B,P,kv_lora_rank+qk_rope_head_dim]; with an indexer past_value and present_value too, its keys
  *   [B,P,index_head_dim]. F32, F16 or BF16
  * attn_mask, block_mask, block_q_len, block_kv_len, key_padding_mask, key_lengths, attn_weights, mask_flags,
- *   causal_alignment, windows, tree_mask: as in vkattn_attention_desc, with Lk counting the past. A tree changes no position: tokens are
- *   rotated by their places in the query
+ *   causal_alignment, windows, tree_mask: as in vkattn_attention_desc, with Lk counting the past. A tree changes no position of the
+ *   rotary embedding: give positions, the past and each draft's depth
  * residual [B,Lq,embed_dim], last stride 1, optional: added to the output, and may be it. MHA and MLA
  * LATENT_MHA and LATENT_QUERY take no cache, neither as tensors nor as an object
  * cache: in place of past_* and present_*: the call's tokens are appended to it. Lk is then its capacity, of which keys

@@ -3,6 +3,7 @@ import ctypes
 import inspect
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -117,3 +118,45 @@ def test_a_package_that_compiles_no_functions_says_what_to_install(name, monkeyp
     monkeypatch.setenv("VKATTN_JIT_LIBRARY", name)
     said = str(_abi.load_jit())
     assert name in said and "apt install glslang-dev, then pip install" in said and "\n" not in said
+
+
+def _grown(text):
+    """Names of the structures that may get members, as results.h lists them beside those with a struct_size."""
+    shown = re.search(r"Shown by the library one by one(.*?)Structures that never change", text, re.DOTALL)[1]
+    return set(re.findall(r"vkattn_(?!list\b)\w+", shown))
+
+
+def _breaks(old, new, may_grow):
+    """What a program of the interface `old`, a module's text, would miss in `new`."""
+    kept, lines = set(new.splitlines()), {line.partition(" = ")[0]: line for line in new.splitlines()}
+    for line in old.splitlines():
+        name, _, value = line.partition(" = ")
+        structure = re.match(r"structure\('(\w+)', (\('struct_size')?", value)
+        if line in kept or re.fullmatch(r"VERSION_\w+|[A-Z]+(_KIND)?_COUNT", name) or value[:1] == "{":
+            continue  # kept, what counts, and names of numbers
+        grows = structure and (structure[2] or structure[1] in may_grow)
+        if not grows or not lines.get(name, "").startswith(f"{line[:-1]}, ("):
+            yield line.strip()
+
+
+VERSIONS = INCLUDE.parent / "tests" / "consume" / "versions"
+
+
+@pytest.mark.parametrize("version", sorted(path.parent.name for path in VERSIONS.glob("*/include")))
+def test_the_interface_of_a_version_is_kept(version):
+    old = _headers.module_text(VERSIONS / version / "include" / "vkattn")
+    new = _headers.module_text(INCLUDE / "vkattn")
+    assert not list(_breaks(old, new, _grown((INCLUDE / "vkattn" / "results.h").read_text(encoding="utf-8"))))
+    assert old.count("structure(") > 40 and "'vkattn_run':" in old
+
+
+def test_what_breaks_an_interface_is_told():
+    old = ("VERSION_MINOR = 1\nA = 1\nA_COUNT = 2\nAS = {'a': 1}\n"
+           "Info = structure('vkattn_info', ('struct_size', c_uint32), ('a', c_int))\n"
+           "Shown = structure('vkattn_shown', ('a', c_int))\nFixed = structure('vkattn_fixed', ('a', c_int))\n"
+           "FUNCTIONS = {\n    'vkattn_run': (c_int, (Info, )),\n}\n")
+    assert not list(_breaks(old, old, set()))
+    grown = old.replace("('a', c_int))", "('a', c_int), ('b', c_int))").replace("R = 1", "R = 2").replace("COUNT = 2", "COUNT = 3")
+    assert list(_breaks(old, grown, {"vkattn_shown"})) == ["Fixed = structure('vkattn_fixed', ('a', c_int))"]
+    changed = old.replace("'a', c_int", "'a', c_float").replace("A = 1", "A = 3").replace("(Info, )", "()")
+    assert len(list(_breaks(old, changed, {"vkattn_shown"}))) == 5

@@ -47,17 +47,19 @@ def test_attention(drafts, past):
     assert numpy.abs(given - expected).max() < 1e-5
 
 
-def test_the_path_that_is_kept():
+@pytest.mark.parametrize("rope_theta", (0.0, 1e4))
+def test_the_path_that_is_kept(rope_theta):
     random = numpy.random.default_rng(4)
     layer = vkattn.Layer("mha", {f"{name}.weight": random.standard_normal((rows, 32)).astype("f4") / 6 for name, rows in (
-        ("q_proj", 32), ("k_proj", 16), ("v_proj", 16), ("out_proj", 32))}, embed_dim=32, num_heads=2, num_kv_heads=1)
+        ("q_proj", 32), ("k_proj", 16), ("v_proj", 16), ("out_proj", 32))}, embed_dim=32, num_heads=2, num_kv_heads=1, rope_theta=rope_theta)
+    depths = (4 + sees(PARENTS).sum(1, dtype="i4"))[None, None]  # behind the past
     past, drafts, after = (random.standard_normal((1, count, 32)).astype("f4") for count in (5, 7, 2))
     path = [0, 2, 4, 6]
     for pages in (0, 4):
         cache, straight = (layer.cache(24, key_type="f32", pages=pages, page_size=8 if pages else 16) for _ in range(2))
         for each in cache, straight:
             layer(past, cache=each, is_causal=True)
-        given = layer(drafts, cache=cache, tree_mask=vkattn.tree_mask([PARENTS]))
+        given = layer(drafts, cache=cache, tree_mask=vkattn.tree_mask([PARENTS]), positions=depths if rope_theta else None)
         cache.keep(0, 5, [5 + place for place in path])
         assert cache.lengths == [9]
         expected = layer(drafts[:, path], cache=straight, is_causal=True)

@@ -1,0 +1,37 @@
+# Programs compiled against headers of other versions run on this library, LIBRARY: those of folders here, which hold what releases had,
+# and one of the future, whose structures are larger at their end.
+include(${CMAKE_CURRENT_LIST_DIR}/../consume.cmake)
+get_filename_component(folder "${LIBRARY}" DIRECTORY)
+
+function(try_headers include name) # try_headers(FOLDER NAME [FLAG...])
+    run(${C_COMPILER} -std=c99 -Wall -Wextra -Werror ${ARGN} -I${include} ${CMAKE_CURRENT_LIST_DIR}/main.c
+        -o ${WORK}/client ${LIBRARY} -Wl,-rpath,${folder} -lm)
+    expect_output("a program of headers ${name} on vkattn .*: right" ${WORK}/client ${name})
+endfunction()
+
+file(GLOB versions RELATIVE ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/*/include)
+if(NOT versions)
+    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_DIR}: no folders of headers, expected VERSION/include")
+endif()
+foreach(version IN LISTS versions)
+    get_filename_component(name ${version} DIRECTORY)
+    try_headers(${CMAKE_CURRENT_LIST_DIR}/${version} ${name})
+endforeach()
+
+file(GLOB headers ${VKATTN_SOURCE}/include/vkattn/*.h)
+set(grown 0)
+foreach(header IN LISTS headers)
+    get_filename_component(name ${header} NAME)
+    file(READ ${header} text)
+    string(REGEX MATCHALL "VKATTN_STRUCT_SIZE\\(vkattn_[a-z0-9_]+\\)" structures "${text}")
+    foreach(structure IN LISTS structures)
+        string(REGEX REPLACE ".*\\((.*)\\)" "\\1" structure "${structure}")
+        string(REPLACE "\n} ${structure};" "\n    uint64_t of_the_future;\n} ${structure};" text "${text}")
+        math(EXPR grown "${grown} + 1")
+    endforeach()
+    file(WRITE ${WORK}/future/vkattn/${name} "${text}")
+endforeach()
+if(grown LESS 20)
+    message(FATAL_ERROR "${grown} structures with a size, expected what the headers have")
+endif()
+try_headers(${WORK}/future future -DVKATTN_OF_THE_FUTURE)
