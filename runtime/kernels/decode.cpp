@@ -302,22 +302,24 @@ bool flash_waits(const AttentionProblem &problem, const DeviceCaps &caps) {
 }
 
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge. Not on llvmpipe, where lists are left to
-// the tiles: 2048 keys of MLA 576/512 take it 18 ms in tiles and 87 in parts, 16 heads.
+// the tiles: 2048 keys of MLA 576/512 take it 18 ms in tiles and 87 in parts, 16 heads. Where flash waits, any number of keys is:
+// 64 keys of 8 heads of 128 take navi31 14.2 us in flash, 3.3 and 1.4 for the merge here, by its modelled time.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
     if (present(problem.key_indices) && caps.traits.scalar_address_loads != 0) return false;
-    return rows_that_share_keys(problem) <= (problem.value_in_key ? kLatentRows : kRows) &&
-           slots_of(problem) >= 2 * kFewestKeysOfPart &&
-           (parts > 1 || flash_idles(problem, caps) || flash_waits(problem, caps));
+    if (rows_that_share_keys(problem) > (problem.value_in_key ? kLatentRows : kRows)) return false;
+    return flash_waits(problem, caps) ||
+           (slots_of(problem) >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps)));
 }
 
 // Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows
-// empty while they wait for quantised keys.
+// empty while they wait for quantised or for large keys: 4096 keys of 256 elements take navi31 32.8 us on them, 8.7 here.
 bool idles_matrix_units(const AttentionProblem &problem, const DeviceCaps &caps) {
-    constexpr uint64_t kScoresOfWorkgroup = 96;
+    constexpr uint64_t kScoresOfWorkgroup = 96, kLargestHead = 128;
     const uint64_t scores = problem.query_heads * query_positions(problem) * slots_of(problem);
     if (!caps.cooperative_matrix || caps.traits.matrix_units != 1 || !takes_decode_shader(problem, caps)) return false;
     return scores <= kScoresOfWorkgroup * caps.traits.parallel_workgroups ||
-           (is_quantised(problem.key.type) && rows_that_share_keys(problem) <= kRowsOfDecodeShader);
+           ((is_quantised(problem.key.type) || problem.head_dim > kLargestHead) &&
+            rows_that_share_keys(problem) <= kRowsOfDecodeShader);
 }
 
 AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {

@@ -39,6 +39,7 @@ struct AttentionProblem {
 #define VKATTN_MEMBER(name, NAME, feature) bool name;
     ATTENTION_FLAGS(VKATTN_MEMBER)
 #undef VKATTN_MEMBER
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define VKATTN_MEMBER(name, NAME, feature, Range, place) decltype(vkattn_attention_desc::name) name;
     ATTENTION_NUMBERS(VKATTN_MEMBER)
 #undef VKATTN_MEMBER

@@ -255,9 +255,8 @@ TEST_CASE_FIXTURE(DeviceTest, "a rotary embedding of a part of each head, normal
     // by fours of whole words, by elements, of odd heads, more fours than a workgroup has invocations
     for (const auto &[head_dim, rotary_dim] : {Part{64, 16}, {64, 64}, {24, 6}, {13, 4}, {13, 12}, {7, 2}, {288, 256}})
         for (const std::uint32_t interleaved : {0u, 1u}) {
-            CAPTURE(head_dim);
-            CAPTURE(rotary_dim);
-            CAPTURE(interleaved);
+            const std::uint32_t rotated = rotary_dim;
+            INFO(rotated, " elements, interleaved ", interleaved);
             const Config config{.num_kv_heads = 2,
                                 .head_dim = head_dim,
                                 .rope_theta = 10000.0f,
@@ -299,9 +298,8 @@ TEST_CASE_FIXTURE(DeviceTest, "positions of time, height and width, in sections 
                                                                    {24, 16, {5, 1, 1, 1}, true},
                                                                    {18, 0, {0, 0, 0, 0}, false}}) // one stream
         for (const std::uint32_t rope_interleaved : {0u, 1u}) {
-            CAPTURE(head_dim);
-            CAPTURE(interleaved);
-            CAPTURE(rope_interleaved);
+            const auto first_pairs = pairs[0];
+            INFO(first_pairs, " pairs in the first section, interleaved ", rope_interleaved);
             LayerProblem p = with_past({.num_kv_heads = 2,
                                         .head_dim = head_dim,
                                         .rope_theta = 10000.0f,

@@ -467,8 +467,9 @@ TEST_CASE_FIXTURE(DeviceTest, "keys after the last query are hidden where that i
 // The tree begins inside a tile, at its end and behind many; words of some rows have none of their bits.
 TEST_CASE_FIXTURE(DeviceTest, "a tree of any size after a past of any length") {
     std::size_t number = 0;
-    for (const auto &[q_len, past] :
+    for (const auto &lengths_of_tree :
          {std::pair{1u, 0u}, {8u, 1024u}, {31u, 33u}, {33u, 31u}, {64u, 64u}, {65u, 0u}, {96u, 700u}}) {
+        const std::uint32_t q_len = lengths_of_tree.first, past = lengths_of_tree.second;
         INFO("Lq ", q_len, ", past ", past);
         std::mt19937 random(q_len);
         AttentionProblem problem = plain_problem(2, q_len, past + q_len, random);

@@ -49,7 +49,7 @@ vkattn_layer_config draw_config(Random &random) {
     c.mlp_ratio = number(3);
     c.rope_theta = random.one_in(2) ? 10000.0f : 0.0f;
     c.rope_interleaved = random.one_in(2);
-    if (rotates_part && turns) c.rotary_dim = 2 * number(c.head_dim / 2);
+    if (rotates_part && c.rope_theta > 0) c.rotary_dim = 2 * number(c.head_dim / 2);
     if (random.one_in(4)) c.kv_head_mapping = VKATTN_KV_HEADS_MODULO;
     if (random.one_in(5)) c.softcap = 3.0f;
     if (random.one_in(5)) c.scale = 0.3f;
