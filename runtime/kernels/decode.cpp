@@ -302,13 +302,15 @@ bool flash_waits(const AttentionProblem &problem, const DeviceCaps &caps) {
 }
 
 // Whether rows are so few, and keys so many, that splitting the keys is worth its merge. Not on llvmpipe, where lists are left to
-// the tiles: 2048 keys of MLA 576/512 take it 18 ms in tiles and 87 in parts, 16 heads. Where flash waits, any number of keys is:
-// 64 keys of 8 heads of 128 take navi31 14.2 us in flash, 3.3 and 1.4 for the merge here, by its modelled time.
+// the tiles: 2048 keys of MLA 576/512 take it 18 ms in tiles and 87 in parts, 16 heads. Where flash waits, few keys are: 16 of 8
+// heads of 128 take navi31 12.0 us in flash, 3.4 and 1.4 for the merge here, by its modelled time.
 bool pays(const AttentionProblem &problem, const DeviceCaps &caps, uint32_t parts) {
     if (present(problem.key_indices) && caps.traits.scalar_address_loads != 0) return false;
     if (rows_that_share_keys(problem) > (problem.value_in_key ? kLatentRows : kRows)) return false;
-    return flash_waits(problem, caps) ||
-           (slots_of(problem) >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps)));
+    constexpr uint64_t kFewestKeysWhereFlashWaits = 16;
+    const uint64_t keys = slots_of(problem);
+    return (keys >= kFewestKeysWhereFlashWaits && flash_waits(problem, caps)) ||
+           (keys >= 2 * kFewestKeysOfPart && (parts > 1 || flash_idles(problem, caps)));
 }
 
 // Whether the tiles of matrix units, of 16 rows and many keys, would leave most of the device idle, or half of their rows
