@@ -1,21 +1,21 @@
-# Programs compiled against headers of other versions run on this library, LIBRARY: those of folders here, which hold what releases had,
+# Programs compiled against headers of other versions run on this library, LIBRARY: those of folders here, one a release,
 # and one of the future, whose structures are larger at their end.
 include(${CMAKE_CURRENT_LIST_DIR}/../consume.cmake)
 get_filename_component(folder "${LIBRARY}" DIRECTORY)
 
-function(try_headers include name) # try_headers(FOLDER NAME [FLAG...])
-    run(${C_COMPILER} -std=c99 -Wall -Wextra -Werror ${ARGN} -I${include} ${CMAKE_CURRENT_LIST_DIR}/main.c
+function(try_headers name) # try_headers(NAME FLAG...)
+    run(${C_COMPILER} -std=c99 -Wall -Wextra -Werror ${ARGN} ${CMAKE_CURRENT_LIST_DIR}/main.c
         -o ${WORK}/client ${LIBRARY} -Wl,-rpath,${folder} -lm)
     expect_output("a program of headers ${name} on vkattn .*: right" ${WORK}/client ${name})
 endfunction()
 
-file(GLOB versions RELATIVE ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/*/include)
+file(GLOB versions RELATIVE ${CMAKE_CURRENT_LIST_DIR} ${CMAKE_CURRENT_LIST_DIR}/*/vkattn.h)
 if(NOT versions)
-    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_DIR}: no folders of headers, expected VERSION/include")
+    message(FATAL_ERROR "${CMAKE_CURRENT_LIST_DIR}: no headers, expected VERSION/vkattn.h, which keep.py writes")
 endif()
 foreach(version IN LISTS versions)
     get_filename_component(name ${version} DIRECTORY)
-    try_headers(${CMAKE_CURRENT_LIST_DIR}/${version} ${name})
+    try_headers(${name} -DVKATTN_KEPT_HEADER="${CMAKE_CURRENT_LIST_DIR}/${version}")
 endforeach()
 
 file(GLOB headers ${VKATTN_SOURCE}/include/vkattn/*.h)
@@ -34,4 +34,4 @@ endforeach()
 if(grown LESS 20)
     message(FATAL_ERROR "${grown} structures with a size, expected what the headers have")
 endif()
-try_headers(${WORK}/future future -DVKATTN_OF_THE_FUTURE)
+try_headers(future -I${WORK}/future -DVKATTN_OF_THE_FUTURE)
