@@ -22,7 +22,7 @@ std::vector<float> random_values(std::size_t count, unsigned seed, float deviati
     return values;
 }
 
-// A made-up model of one layer. Its tokens' places do not turn them (RoPE): the drafts of one depth would need the same place.
+// A made-up model of one layer without RoPE. A layer with it takes each draft's position, the tokens held and its depth, as `positions`.
 class Model {
   public:
     explicit Model(const vkattn::Context &context) : context_(context) {

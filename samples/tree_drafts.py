@@ -1,8 +1,8 @@
 """Tokens in fewer steps, in Python: several guesses of what comes next, as a tree, are verified in one call of a layer with a
 tree_mask, and of the path that was right the cache keeps keys and values.
 
-The model is made up, one layer whose tokens are not turned by their places (RoPE): drafts of one depth would need the same place. What
-guesses is a lookup of what followed the same token before.
+The model is made up, one layer without RoPE; a layer with it takes each draft's position, the tokens held and its depth, as `positions`.
+What guesses is a lookup of what followed the same token before.
 """
 import numpy
 import vkattn

@@ -294,7 +294,7 @@ VKATTN_API vkattn_result vkattn_cache_rewind(vkattn_cache cache, uint32_t sequen
 
 /* Keeps of a sequence its first `length` tokens and, behind them, `count` of the later ones, whose places in the sequence `tokens`
  * lists, ascending: the accepted path of a tree of drafts. The others are forgotten as vkattn_cache_rewind does. Of a cache with pages
- * the sequence must share none that holds places from `length` on. Waits. */
+ * the sequence must share none that tokens move to. Waits. */
 VKATTN_API vkattn_result vkattn_cache_keep(vkattn_cache cache, uint32_t sequence, uint32_t length,
                                            const uint32_t *tokens, uint32_t count);
 

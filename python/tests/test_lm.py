@@ -421,6 +421,9 @@ def test_a_state_does_not_grow_with_the_context(hybrid):
     ("qwen3.5", {"linear_num_value_heads": 5}, "5 value heads of linear attention, expected a multiple of its 2 key heads"),
     ("qwen3.5", {"linear_conv_kernel_dim": 5}, "linear_conv_kernel_dim: 5, expected a whole number from 2 to 4"),
     ("qwen3.5", {"rope_parameters": {"partial_rotary_factor": 0.1}}, "partial_rotary_factor: 0.1, expected an even number"),
+    ("qwen3.5", {"output_gate_type": "sigmoid"}, "output_gate_type: 'sigmoid', expected none, or 'silu', or 'swish'"),
+    ("kimi linear", {"mla_use_nope": False}, "mla_use_nope: False, expected none, or True"),
+    ("kimi linear", {"linear_attn_config": {"gate_lower_bound": -5.0}}, "gate_lower_bound: -5.0, expected none"),
 ])
 def test_what_of_hybrids_is_not_computed_is_refused_by_name(tmp_path, run, name, changes, says):
     transformers = known("transformers")

@@ -185,7 +185,8 @@ def attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
 
 
 def tree_mask(parents):
-    """The tree_mask of drafts of tokens in trees, int32 [B,L,ceil(L/32)], or without B.
+    """The tree_mask of drafts of tokens in trees, int32 [B,L,ceil(L/32)]; of parents [L] without B, as packed queries of one sequence take
+    it.
 
     parents  [B,L] or [L] whole numbers: the place in the draft of the token that each one follows, before its own; -1: it follows what
              the sequence holds already

@@ -173,7 +173,8 @@ def from_gguf(facts):
     latent = _gguf_latent(facts, prefix, layers, heads) if architecture.latent else None
     if latent:
         head_dim = latent.qk_rope_head_dim
-        scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * rope_of.gguf_score_factor(facts, prefix)
+        factor = rope_of.gguf_score_factor(facts, prefix) if architecture.positions else 1.0
+        scale = (latent.qk_nope_head_dim + head_dim) ** -0.5 * factor
     else:
         facts.refuse(prefix + "attention.value_length", head_dim)
         if not architecture.rotary_part:
@@ -304,6 +305,12 @@ def _folder_recurrent(facts, architecture, layers):
         return (), None
     _check_without_experts(facts, layers)
     group = facts.inside("linear_attn_config")  # of Kimi Linear's own files
+    if architecture.recurrent == "by_channel":
+        facts.refuse("mla_use_nope", True)
+        group.refuse("gate_lower_bound")
+    else:
+        facts.refuse("attn_output_gate", True)
+        facts.refuse("output_gate_type", "silu", "swish")
     kinds, given = ("linear_attention", "full_attention"), facts.list_of("layer_types", str, [])
     if "full_attn_layers" in group:
         of_keys = set(group.list_of("full_attn_layers", int))

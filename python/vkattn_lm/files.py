@@ -237,7 +237,8 @@ class Folder:
         table = gguf.get_tensor_name_map(arch, config.layers)
         named = {}
         for own in self._files:
-            if not own.endswith("rotary_emb.inv_freq"):  # what older models keep beside their weights
+            drafts = config.architecture.recurrent and own.startswith("mtp.")  # what guesses further tokens
+            if not drafts and not own.endswith("rotary_emb.inv_freq"):  # what older models keep beside their weights
                 named[table.get_name(own, try_suffixes=(".weight", ".bias")) or architectures.name_in_gguf(own)] = own
         if self.facts.raw("tie_word_embeddings", config.architecture.scaled) is True:
             named.pop("output.weight", None)

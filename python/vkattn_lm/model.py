@@ -264,12 +264,12 @@ class Decoder:
             cache.rewind(0, begin)
         if self._states:
             kept, self._saved = self._tokens[:length], min(self._saved, begin)
-            self._tokens, self._whole = kept[:begin], True
-            self._compute_again(kept)
+            self._compute_again(kept, begin)
 
-    def _compute_again(self, kept):
-        """Appends those of the kept tokens that are not held. Interrupted, all are kept, for the next rewind."""
+    def _compute_again(self, kept, begin):
+        """Appends the kept tokens from `begin` on, which are not held. Interrupted, all are kept, for the next rewind."""
         try:
+            self._tokens, self._whole = kept[:begin], True
             for _ in self._hidden(kept[len(self._tokens):], None) if len(kept) > len(self._tokens) else ():
                 pass
         except BaseException:

@@ -92,7 +92,9 @@ def gguf_rotary_dim(facts, prefix, architecture, head_dim):
     """The same of a GGUF file's facts."""
     if not architecture.rotary_part:
         return 0
-    rotated = facts.whole(prefix + "rope.dimension_count", int(head_dim * architecture.rotary_part), least=2, most=head_dim)
+    rotated = facts.whole(prefix + "rope.dimension_count", least=2, most=head_dim)
+    if rotated % 2:
+        raise ModelError(f"{facts.where}: {prefix}rope.dimension_count: {rotated}, expected an even number")
     return rotated if rotated < head_dim else 0
 
 

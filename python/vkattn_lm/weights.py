@@ -143,9 +143,10 @@ class Weights:
         return stored
 
     def _loaded(self, array, *names):
+        first = self._left.intersection(names)  # parts of a matrix come one by one
         self._left.difference_update(names)
         self.nbytes += array.nbytes
-        self.progress.update(len(names))
+        self.progress.update(len(first))
 
     def maybe(self, name, *shape):
         return self.take(name, *shape) if self.has(name) else None

@@ -318,8 +318,8 @@ void Cache::keep(uint32_t sequence, uint32_t length, std::span<const uint32_t> t
                 " and less than the ", held, " tokens of sequence ", sequence);
     }
     for (uint32_t token = length; paged() && token < end; ++token)
-        require(pages_.is_ready(sequence, token, token + 1), "sequence: ", sequence, " shares the page of token ",
-                token, ", expected pages of its own from token ", length, " on");
+        require(tokens[token - length] == token || pages_.is_ready(sequence, token, token + 1), "sequence: ", sequence,
+                " shares the page of token ", token, ", expected pages of its own where tokens move to");
     Change change{pages_};
     if (paged()) change.pages.shrink(sequence, end);
     // in this order no token is written before it has been read

@@ -36,7 +36,7 @@ void add_feed_forward(PlanBuilder &builder, const Layer &layer, vkattn_type type
 
 vkattn_layer_config checked_encoder_config(const vkattn_layer_config &config) {
     check_size("ffn_dim", config.ffn_dim);
-    require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_GELU_TANH,
+    require(config.activation >= VKATTN_ACTIVATION_NONE && config.activation <= VKATTN_ACTIVATION_SOFTPLUS,
             "activation: ", static_cast<int>(config.activation), ", expected a vkattn_activation");
     return checked_mha_config(config);
 }

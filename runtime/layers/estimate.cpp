@@ -64,7 +64,7 @@ template <class Count>
 uint64_t sum_of_weights(const LayerShape &shape, bool with_biases, Count count) {
     uint64_t total = 0;
     for (const WeightSpec &spec : shape.weights)
-        if (!spec.optional || (with_biases && spec.name.ends_with(".bias"))) total = sum(total, count(spec));
+        if (is_counted(spec, with_biases)) total = sum(total, count(spec));
     return total;
 }
 
@@ -102,8 +102,9 @@ double rows_of(MultipliedRows rows, const LayerShape &shape, double new_tokens, 
 double projection_flops(const LayerShape &shape, double new_tokens, double keys) {
     double total = 0;
     for (const WeightSpec &spec : shape.weights)
-        total +=
-            2 * rows_of(spec.use.rows, shape, new_tokens, keys) * spec.use.times * static_cast<double>(values_of(spec));
+        if (is_counted(spec, true))
+            total += 2 * rows_of(spec.use.rows, shape, new_tokens, keys) * spec.use.times *
+                     static_cast<double>(values_of(spec));
     return total;
 }
 

@@ -109,6 +109,11 @@ void check_weights(const Context &context, std::span<const vkattn_weight> weight
     for (const WeightSpec &spec : specs)
         if (!spec.optional && !given.contains(spec.name))
             add_problem(problems, text(spec.name, " is missing, expected ", shape_of(spec)));
+    for (const WeightSpec &spec : specs) {
+        if (!spec.of_optional || !given.contains(spec.name)) continue;
+        const std::string matrix = spec.name.substr(0, spec.name.rfind('.')) + ".weight";
+        if (!given.contains(matrix)) add_problem(problems, text(spec.name, " is given, expected ", matrix, " with it"));
+    }
     require(problems.empty(), problems);
 }
 
@@ -142,7 +147,7 @@ Layer::Layer(Context &context, const vkattn_layer_config &config, bool has_biase
         weights_[name] = {normalised(tensor, name.c_str()), {Source::Kind::kOwned}};
     };
     for (const WeightSpec &spec : weight_specs(config_))
-        if (!spec.optional || (has_biases && spec.name.ends_with(".bias"))) add(spec.name, spec.shape);
+        if (is_counted(spec, has_biases)) add(spec.name, spec.shape);
     if (rope_dims(config_) > 0) add(kRopeFrequencies, {4 * uint64_t{rope_dims(config_) / 2}});
     place_weights();
     config_.rope_scaling.factors = nullptr; // read already
@@ -222,8 +227,8 @@ uint32_t checked_rotary_dim(const vkattn_layer_config &config, uint32_t head_dim
             " without rope_theta, expected 0");
     if (config.rope_theta <= 0) return 0;
     const uint32_t dims = config.rotary_dim != 0 ? config.rotary_dim : head_dim;
-    require(config.rotary_dim != 0 || dims % 2 == 0, "head_dim: ", head_dim,
-            ", expected an even number for the rotary embedding, or rotary_dim to be given");
+    require(config.rotary_dim != 0 || dims % 2 == 0, "rotary_dim: 0, which means the whole head of ", head_dim,
+            " elements, expected an even number");
     require(dims % 2 == 0 && dims <= head_dim, "rotary_dim: ", dims, ", expected an even number up to the head size ",
             head_dim);
     return dims;

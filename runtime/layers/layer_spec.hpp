@@ -30,7 +30,13 @@ struct WeightSpec {
     std::vector<uint64_t> shape;
     bool optional = false;
     MatrixUse use = {};
+    bool of_optional = false; // the bias of a matrix that is optional
 };
+
+// Whether a layer that is counted or measured, and not made, has the weight: no optional matrix.
+inline bool is_counted(const WeightSpec &spec, bool with_biases) {
+    return !spec.optional || (with_biases && !spec.of_optional && spec.name.ends_with(".bias"));
+}
 
 // What a weight is stored as in a model whose weights have a type: blocks of quantised types lie along the rows of matrices
 // that are read by rows; every other weight is F32 there.

@@ -95,7 +95,7 @@ void add_mha_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &
     add_linear_specs(specs, prefix + "k_proj", kv_width, config.embed_dim);
     add_linear_specs(specs, prefix + "v_proj", kv_width, config.embed_dim);
     specs.push_back({prefix + "gate_proj.weight", {query_width, config.embed_dim}, true, {.times = 1}});
-    specs.push_back({prefix + "gate_proj.bias", {query_width}, true});
+    specs.push_back({prefix + "gate_proj.bias", {query_width}, true, {}, true});
     add_linear_specs(specs, prefix + "out_proj", config.embed_dim, query_width);
     specs.push_back({prefix + "q_norm.weight", {config.head_dim}, true});
     specs.push_back({prefix + "k_norm.weight", {config.head_dim}, true});

@@ -251,9 +251,11 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     std::optional<Indexer> indexer;
     if (sparse) indexer.emplace(builder, layer, call, prefix, mla.positions, batch, len);
     const bool absorb = layer.config().mla_form == VKATTN_MLA_ABSORB && may_absorb(mla);
-    require(absorb || !cache.rotated, "cache: of rotated keys, expected none in the naive form, which expands them");
-    require(absorb || !present(cache.scales),
-            "cache: with scales beside its keys, expected none in the naive form, which expands them");
+    constexpr const char *kExpected =
+        ", expected none in the naive form, which expands them, and which wkv_b.bias beside "
+        "a softcap or masks makes of the absorbed one";
+    require(absorb || !cache.rotated, "cache: of rotated keys", kExpected);
+    require(absorb || !present(cache.scales), "cache: with scales beside its keys", kExpected);
     const Projected projected = add_projections(mla, tokens, norm, indexer ? &*indexer : nullptr);
     builder.barrier();
     const Query query = query_of(mla, projected.query, absorb);

@@ -16,15 +16,15 @@ namespace vkattn {
 
 // Returns the line and column of "NAME:LINE:COLUMN: what"; 0 and 0 of other messages.
 inline std::pair<uint32_t, uint32_t> place_in(std::string_view message) {
-    const size_t line_at = message.find(':'),
-                 column_at = line_at == message.npos ? line_at : message.find(':', line_at + 1);
-    uint32_t line = 0, column = 0;
-    if (column_at == message.npos) return {0, 0};
     const char *const end = message.data() + message.size();
-    const auto [after_line, fault] = std::from_chars(message.data() + line_at + 1, end, line);
-    if (fault != std::errc{} || after_line != message.data() + column_at) return {0, 0};
-    std::from_chars(after_line + 1, end, column);
-    return {line, column};
+    for (size_t at = message.find(':'); at != message.npos; at = message.find(':', at + 1)) { // a name may have some
+        uint32_t line = 0, column = 0;
+        const auto [after_line, no_line] = std::from_chars(message.data() + at + 1, end, line);
+        if (no_line != std::errc{} || after_line == end || *after_line != ':') continue;
+        const auto [after_column, no_column] = std::from_chars(after_line + 1, end, column);
+        if (no_column == std::errc{} && after_column != end && *after_column == ':') return {line, column};
+    }
+    return {0, 0};
 }
 
 // The last failure of a thread, the message cut to fit. Header alone, since vkattn_jit, a library beside vkattn, keeps one too.

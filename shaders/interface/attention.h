@@ -10,7 +10,7 @@ namespace vkattn::gpu {
 
 /* Bits of features: code that a problem needs. 0 to 31 are in the constant FEATURES, which has() asks, 32 to 63 in
  * MORE_FEATURES, which has_more() asks. Those of tensors, flags and numbers are in attention_tensors.h and attention_numbers.h;
- * 27 to 39, 47 and 53 to 63 are free. */
+ * 27 to 39 and 53 to 63 are free. */
 /* _PAIRS: element offsets of every vector of the tensor are even, so that two 16-bit values share one word */
 #define FEATURE_QUERY_PAIRS (1u << 11)
 #define FEATURE_KEY_PAIRS (1u << 12)

@@ -411,7 +411,17 @@ TEST_CASE_FIXTURE(DeviceTest, "parts of heads that cannot be rotated are named")
     check({.head_dim = 8, .rope_theta = 1e4f, .rotary_dim = 3}, "rotary_dim: 3, expected an even number");
     check({.head_dim = 8, .rotary_dim = 4}, "rotary_dim: 4 without rope_theta, expected 0");
     check({.head_dim = 7, .rope_theta = 1e4f},
-          "head_dim: 7, expected an even number for the rotary embedding, or rotary_dim");
+          "rotary_dim: 0, which means the whole head of 7 elements, expected an even number");
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "the bias of a gate without its matrix is named") {
+    const Config config{.head_dim = 8};
+    std::mt19937 random(29);
+    Weights weights = random_weights(config, random);
+    weights["gate_proj.bias"] = weights.at("q_proj.bias");
+    CHECK_THROWS_WITH_AS(make_layer(layer_config(config), weights),
+                         doctest::Contains("gate_proj.bias is given, expected gate_proj.weight with it"),
+                         vkattn::Error);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a factor for every pair of the rotary embedding: LongRoPE") {

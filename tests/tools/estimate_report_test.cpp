@@ -339,6 +339,13 @@ TEST_CASE("a configuration that says too little or nonsense is refused with the 
     CHECK(contains(error_of(R"({"hidden_size": "64", "num_attention_heads": 4})"), "is \"64\""));
     CHECK(
         contains(error_of(R"({"hidden_size": 64, "num_attention_heads": 4, "kv_lora_rank": 8})"), "qk_nope_head_dim"));
+    const std::string hybrid = R"({"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 4, )";
+    CHECK(contains(error_of(hybrid + R"("linear_attn_config": {"full_attn_layers": [1, 2, 3, 4, 5]}})"),
+                   "names 5 layers that attend, expected at most its 4"));
+    CHECK(contains(error_of(hybrid + R"("linear_attn_config": {"full_attn_layers": 7}})"), "a list of layers"));
+    CHECK(contains(error_of(hybrid + R"("full_attention_interval": 4, "linear_num_heads": 4000000000,
+        "linear_head_dim": 4000000000})"),
+                   "the sizes of its linear attention are beyond 16384"));
     CHECK(contains(error_of("[1]"), "expected a JSON object"));
     CHECK(contains(error_of(""), "not JSON"));
     CHECK_THROWS_AS(read_model("/no/such/config.json"), InputError);

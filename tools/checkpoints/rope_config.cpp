@@ -43,6 +43,8 @@ void check_keys(const ModelKeys &rope) {
 
 // Sets how much of a head is rotated, where the keys say it.
 void read_part_of_head(const ModelKeys &keys, vkattn_layer_config &layer) {
+    if (!keys.has("partial_rotary_factor")) return;
+    layer.rotary_dim = 0;
     if (keys.positive("partial_rotary_factor", 1.0F) == 1.0F) return;
     const double part = keys.find("partial_rotary_factor")->get<double>();
     if (layer.kind == VKATTN_LAYER_MLA)
@@ -176,6 +178,7 @@ RopeFactors read_rope(const ModelKeys &keys, const RopeDefaults &defaults, const
     if (const std::optional<ModelKeys> parameters = keys.inner("rope_parameters"))
         return read_parameters(keys, *parameters, layer.rope_theta, use, layer);
     const std::optional<ModelKeys> scaling = keys.inner("rope_scaling");
+    if (scaling) read_part_of_head(*scaling, layer);
     return scaling && !has_own ? read_scaling(keys, *scaling, use, layer) : nullptr;
 }
 

@@ -126,8 +126,11 @@ std::optional<std::uint32_t> attending_layers(const ModelKeys &keys, std::uint32
     for (const std::string key : {"layer_types", "layers_block_type", "block_types", "_block_types"})
         if (const Json *kinds = keys.find(key)) return attending_kinds(keys, key, *kinds, layers);
     if (const std::optional<ModelKeys> linear = keys.inner("linear_attn_config");
-        linear && linear->has("full_attn_layers"))
-        return static_cast<std::uint32_t>(linear->find("full_attn_layers")->size());
+        linear && linear->has("full_attn_layers")) {
+        const Json &list = *linear->find("full_attn_layers");
+        if (!list.is_array()) linear->fail_value("full_attn_layers", "a list of layers");
+        return static_cast<std::uint32_t>(list.size());
+    }
     if (keys.has("full_attention_interval")) return layers / keys.size("full_attention_interval");
     if (keys.has("attn_layer_period")) {
         const Json *given = keys.find("attn_layer_offset");
@@ -148,8 +151,11 @@ std::optional<std::uint32_t> attending_layers(const ModelKeys &keys, std::uint32
 // What a layer of linear attention keeps of a sequence: its state and the last inputs of its convolution, in f32. 0: the config has not
 // all of its sizes.
 std::uint64_t state_bytes_of_layer(const ModelKeys &keys) {
-    const auto bytes = [](std::uint64_t key_heads, std::uint64_t value_heads, std::uint64_t key_dim,
-                          std::uint64_t value_dim, std::uint64_t kernel) {
+    const auto bytes = [&](std::uint64_t key_heads, std::uint64_t value_heads, std::uint64_t key_dim,
+                           std::uint64_t value_dim, std::uint64_t kernel) {
+        constexpr std::uint64_t kMost = 1 << 14; // the products of three stay below 2^64 over all layers
+        if (std::max({key_heads, value_heads, key_dim, value_dim, kernel}) > kMost)
+            keys.fail("the sizes of its linear attention are beyond " + std::to_string(kMost));
         const std::uint64_t channels = 2 * key_heads * key_dim + value_heads * value_dim;
         return 4 * (value_heads * key_dim * value_dim + (kernel - 1) * channels);
     };
@@ -176,6 +182,9 @@ void count_layers(const ModelKeys &keys, EstimateModel &model) {
     model.num_layers = layers;
     const std::optional<std::uint32_t> attending = layers == 0 ? std::nullopt : attending_layers(keys, layers);
     if (!attending || *attending == layers) return;
+    if (*attending > layers)
+        keys.fail("names " + std::to_string(*attending) + " layers that attend, expected at most its " +
+                  std::to_string(layers));
     if (*attending == 0) keys.fail("none of its " + std::to_string(layers) + " layers attends, expected some that do");
     model.num_layers = *attending;
     model.state_bytes = state_bytes_of_layer(keys) * (layers - *attending);
@@ -191,7 +200,7 @@ void add_notes(const ModelKeys &keys, EstimateModel &model) {
     if (!type.empty() && !is_one_of(kDecoders, type) && !is_bert_like(keys))
         model.notes.push_back(model.name + ": model_type " + quote_name(type) +
                               " is not known, and counted as a causal decoder of the sizes that it names");
-    if (type == "qwen3_next" || keys.flag("attn_output_gate", false))
+    if (keys.flag("attn_output_gate", type == "qwen3_next" || type == "qwen3_5_text"))
         model.notes.push_back(model.name +
                               ": the gate of attention's output, of as many weights as q_proj, is not counted");
     if (keys.has("sliding_window") && keys.flag("use_sliding_window", true))
