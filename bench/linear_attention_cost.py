@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT / "bench/gpu_lab"))
 RESULTS, PICTURE = ROOT / "bench/results/linear-attention-cost.csv", ROOT / "docs/linear_attention.svg"
 FIELDS = ("where", "layer", "tokens_before", "microseconds")
 SOFTMAX, LINEAR = "softmax attention", "linear attention"
-SIZES = {SOFTMAX: ["--heads", "32", "--kv-heads", "8", "--head-dim", "128", "--len", "1", "--dtype", "f16"],
-         LINEAR: ["--op", "linear_attention", "--heads", "32", "--head-dim", "128", "--len", "1"]}
+SIZES = {SOFTMAX: ["--heads", "32", "--kv-heads", "8", "--head-dim", "128", "--q-len", "1", "--dtype", "f16"],
+         LINEAR: ["--op", "linear_attention", "--heads", "32", "--head-dim", "128", "--q-len", "1"]}
 LENGTHS, MODELLED = [1 << power for power in range(6, 17)], [64, 256, 1024, 4096, 16384, 65536]
 GPU = "amd-navi31"
 

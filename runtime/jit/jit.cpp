@@ -1,7 +1,7 @@
 // The C entry points of vkattn_jit.
 #include "runtime/jit/compiler.hpp"
 #include "runtime/jit/functions_text.hpp"
-#include "runtime/support/failure.hpp"
+#include "runtime/jit/last_failure.hpp"
 #include "runtime/vulkan/variant_file.hpp"
 
 #include <vkattn/jit.h>
@@ -13,13 +13,13 @@ namespace {
 
 using namespace vkattn::jit;
 
-thread_local vkattn::LastFailure last;
-
-vkattn_result refuse(const std::string &message) { return last.keep(VKATTN_ERROR_INVALID_ARGUMENT, message.c_str()); }
+vkattn_result refuse(const std::string &message) {
+    return last_failure().keep(VKATTN_ERROR_INVALID_ARGUMENT, message.c_str());
+}
 
 vkattn_result refuse_text(const char *message) {
     const auto [line, column] = vkattn::place_in(message);
-    return last.keep(VKATTN_ERROR_COMPILE, message, line, column);
+    return last_failure().keep(VKATTN_ERROR_COMPILE, message, line, column);
 }
 
 // The text as compilers and the context get it: with its name.
@@ -78,7 +78,7 @@ vkattn_result create(vkattn_context context, const vkattn_jit_info &info, vkattn
     const vkattn_result result = vkattn_variant_create(context, &made, variant);
     if (result == VKATTN_SUCCESS) return result;
     const vkattn_failure &failure = *vkattn_last_failure();
-    return last.keep(result, failure.message, failure.line, failure.column);
+    return last_failure().keep(result, failure.message, failure.line, failure.column);
 }
 
 template <class Call>
@@ -88,9 +88,9 @@ vkattn_result guard(Call &&call) {
     } catch (const CompileError &error) {
         return refuse_text(error.what());
     } catch (const std::bad_alloc &) {
-        return last.keep(VKATTN_ERROR_OUT_OF_HOST_MEMORY, "out of host memory");
+        return last_failure().keep(VKATTN_ERROR_OUT_OF_HOST_MEMORY, "out of host memory");
     } catch (const std::exception &error) {
-        return last.keep(VKATTN_ERROR_INTERNAL, error.what());
+        return last_failure().keep(VKATTN_ERROR_INTERNAL, error.what());
     }
 }
 
@@ -121,6 +121,6 @@ vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
     });
 }
 
-const vkattn_failure *vkattn_jit_last_failure(void) { return &last.shown(); }
+const vkattn_failure *vkattn_jit_last_failure(void) { return &last_failure().shown(); }
 
-const char *vkattn_jit_last_error(void) { return last.shown().message; }
+const char *vkattn_jit_last_error(void) { return last_failure().shown().message; }
