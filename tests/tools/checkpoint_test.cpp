@@ -176,7 +176,8 @@ TEST_CASE("a model, a layer, a scaling that is not known is named") {
         "'partial_rotary_factor' is 0.2, expected at most 1, and an even number of a head's 16 elements");
     copy.edit_config({{"partial_rotary_factor", nullptr},
                       {"rope_scaling", {{"rope_type", "linear"}, {"factor", 2}, {"partial_rotary_factor", 0.2}}}});
-    copy.check_refused("'partial_rotary_factor' is 0.2, expected at most 1, and an even number of a head's");
+    copy.check_refused(
+        "'rope_scaling.partial_rotary_factor' is 0.2, expected at most 1, and an even number of a head's");
     copy.edit_config({{"rope_scaling", nullptr}, {"model_type", "mamba"}});
     copy.check_refused("mamba");
     copy.edit_config({{"model_type", "llama"}, {"num_attention_heads", "four"}});
