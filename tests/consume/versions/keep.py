@@ -5,6 +5,7 @@
 """
 import pathlib
 import re
+import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -22,3 +23,4 @@ kept = HERE / sys.argv[1] / "vkattn.h"
 kept.parent.mkdir(exist_ok=True)
 kept.write_text(f"/* The declarations of version {sys.argv[1]}: keep.py wrote this. */\n" + "\n".join(filter(None, lines)) + "\n",
                 encoding="utf-8")
+subprocess.run(["clang-format", "-i", kept], check=True)  # as scripts/format would
