@@ -14,8 +14,9 @@ constexpr uint32_t kWorkgroupsOfCore = 4;
 // All are numbers, so that a name and a value can set each: see device_overrides. 0 and 1 for no and yes.
 struct DeviceTraits {
     uint32_t max_loop_iterations = 0; // of one invocation in all its loops; 0: no limit
-    // A load through a device address that is the same for the whole workgroup becomes one scalar load: flash_addresses and
-    // linear_uniform, straight code without shared memory, are then the fastest by far.
+    // A load through a device address that is the same for the whole workgroup becomes one scalar load, and a shuffle from
+    // one lane a scalar: flash_addresses, linear_uniform and linear_attention_uniform, straight code without shared memory,
+    // are then the fastest by far.
     uint32_t scalar_address_loads = 0;
     uint32_t widest_divergent_addresses = 0; // invocations of a subgroup that may load through one each; 0: any number
     // Rows up to which linear_addresses or linear_uniform is the fastest for linear layers, since loads through device addresses cost

@@ -1,7 +1,8 @@
-#include "runtime/ops/operators.hpp"
+#include "runtime/ops/linear_attention.hpp"
 
 #include "runtime/device/grid.hpp"
 #include "runtime/emit/judged.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/ops/recurrent_states.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -15,6 +16,7 @@
 #include <bit>
 #include <cmath>
 #include <span>
+#include <vector>
 
 namespace vkattn {
 namespace {
@@ -149,20 +151,22 @@ uint64_t shared_bytes(const gpu::LinearAttentionConstants &constants) {
     constexpr uint64_t kBytes = 16; // of four numbers
     const uint64_t groups = constants.WORKGROUP_SIZE / constants.COLUMN_VECTORS, pitch = groups * constants.ROWS / 4;
     const uint64_t decays = constants.DECAY == DECAY_OF_CHANNEL ? pitch : 1;
-    return kBytes * (constants.STAGED_TOKENS * (2 * pitch + decays) + 4 * constants.WORKGROUP_SIZE + 2 * groups);
+    return kBytes * (constants.STAGED_TOKENS * (2 * pitch + decays) + 6 * constants.WORKGROUP_SIZE + 2 * groups);
 }
 
-void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const UniformSlot &parameters) {
+// Of one token the state alone counts: smaller workgroups, more of whose loads are under way.
+gpu::LinearAttentionConstants recurrent_constants(const LinearAttention &problem, const DeviceCaps &caps) {
     constexpr uint32_t kMostInvocations = 128, kFewRows = 16;
+    const bool is_one = problem.sequences.longest == 1;
     gpu::LinearAttentionConstants constants = constants_of(problem);
-    constants.COLUMN_VECTORS = column_vectors(problem, 8);
+    constants.COLUMN_VECTORS = column_vectors(problem, is_one ? 4 : 8);
     uint32_t groups = 8;
     const auto rows_of = [&] { return round_up(tiles(problem.head_dim, groups), 4u); };
     while (rows_of() > kFewRows && constants.COLUMN_VECTORS * groups < kMostInvocations) groups *= 2;
     constants.ROWS = rows_of();
     constants.WORKGROUP_SIZE = constants.COLUMN_VECTORS * groups;
-    constants.STAGED_TOKENS = problem.sequences.longest == 1 ? 1 : 4;
-    while (shared_bytes(constants) > builder.context().caps().max_shared_memory_bytes && constants.COLUMN_VECTORS > 1) {
+    constants.STAGED_TOKENS = is_one ? 1 : 4;
+    while (shared_bytes(constants) > caps.max_shared_memory_bytes && constants.COLUMN_VECTORS > 1) {
         if (constants.STAGED_TOKENS > 2) {
             constants.STAGED_TOKENS /= 2;
             continue;
@@ -170,7 +174,22 @@ void add_recurrent(PlanBuilder &builder, const LinearAttention &problem, const U
         constants.COLUMN_VECTORS /= 2;
         constants.WORKGROUP_SIZE /= 2;
     }
-    Step &step = add_step(builder, shaders::linear_attention_recurrent, problem.tensors, constants, push_of(problem));
+    return constants;
+}
+
+gpu::LinearAttentionConstants uniform_constants(const LinearAttention &problem, const DeviceCaps &caps) {
+    gpu::LinearAttentionConstants constants = constants_of(problem);
+    constants.WORKGROUP_SIZE = constants.COLUMN_VECTORS = constants.SUBGROUP_SIZE = caps.subgroup_size;
+    constants.ROWS = round_up(problem.head_dim, caps.subgroup_size);
+    return constants;
+}
+
+void add_tokens(PlanBuilder &builder, const LinearAttention &problem, const UniformSlot &parameters, bool uniform) {
+    const DeviceCaps &caps = builder.context().caps();
+    const gpu::LinearAttentionConstants constants =
+        uniform ? uniform_constants(problem, caps) : recurrent_constants(problem, caps);
+    const Shader &shader = uniform ? shaders::linear_attention_uniform : shaders::linear_attention_recurrent;
+    Step &step = add_step(builder, shader, problem.tensors, constants, push_of(problem));
     step.uniforms = parameters;
     step.groups = {tiles(problem.v_head_dim, 4 * constants.COLUMN_VECTORS), problem.heads, problem.sequences.sequences};
     step.flops = flops_of_tokens(problem) + kFlopsOfElement * problem.sequences.sequences * problem.heads *
@@ -266,56 +285,83 @@ void add_chunked(PlanBuilder &builder, const LinearAttention &problem, const Uni
     }
 }
 
-// CPU drivers keep the state in a core's cache: twice as fast as chunks at 64 and at 512 tokens (lavapipe 26). Where they end long loops, or
-// where a dispatch would be too long, sequences go in chunks.
-bool is_chunked(const LinearAttention &problem, const DeviceCaps &caps, vkattn_linear_attention_form form) {
-    constexpr uint64_t kMostOfCpu = 1024, kIterationsOfToken = 8;
+// How it is computed, each with the shaders that it takes.
+struct Way {
+    const char *name;
+    std::span<const Shader *const> shaders;
+    vkattn_linear_attention_form form;
+};
+
+constexpr const Shader *kUniformShaders[] = {&shaders::linear_attention_uniform};
+constexpr const Shader *kRecurrentShaders[] = {&shaders::linear_attention_recurrent};
+constexpr const Shader *kChunkedShaders[] = {&shaders::linear_attention_chunks, &shaders::linear_attention_states};
+constexpr Way kUniform{"recurrent", kUniformShaders, VKATTN_FORM_RECURRENT};
+constexpr Way kRecurrent{"recurrent", kRecurrentShaders, VKATTN_FORM_RECURRENT};
+constexpr Way kChunked{"chunked", kChunkedShaders, VKATTN_FORM_CHUNKED};
+
+// Whether the loops of an invocation end where the driver ends them.
+bool may_loop(const LinearAttention &problem, const DeviceCaps &caps, uint64_t iterations_of_token) {
+    const uint32_t most = caps.traits.max_loop_iterations;
+    return most == 0 || problem.sequences.longest * iterations_of_token <= most;
+}
+
+// CPU drivers keep the state in a core's cache: token by token in registers alone they are faster than in chunks at any length, with shared
+// memory up to some. Compilers take too long for larger heads in registers.
+std::vector<const Way *> ways_of(const LinearAttention &problem, const DeviceCaps &caps) {
+    constexpr uint64_t kMostOfCpu = 1024;
+    constexpr uint32_t kMostUniformHeadDim = 256;
     const uint64_t longest = problem.sequences.longest;
-    if (longest == 0) return false; // states alone
-    if (form != VKATTN_FORM_AUTO) return form == VKATTN_FORM_CHUNKED;
     const bool is_cpu = caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const bool ends = caps.max_loop_iterations != 0 && longest * kIterationsOfToken > caps.max_loop_iterations;
-    return longest > (is_cpu && !ends ? kMostOfCpu : kMostRecurrentTokens);
+    const bool few = longest <= (is_cpu && may_loop(problem, caps, 8) ? kMostOfCpu : kMostRecurrentTokens);
+    std::vector<const Way *> ways;
+    if (has_linear_attention_uniform(caps) && may_loop(problem, caps, 2) && problem.head_dim <= kMostUniformHeadDim)
+        ways.push_back(&kUniform);
+    if (few)
+        ways.insert(ways.end(), {&kRecurrent, &kChunked});
+    else
+        ways.insert(ways.end(), {&kChunked, &kRecurrent});
+    if (longest == 0 || problem.sequences.keeps_tokens) std::erase(ways, &kChunked); // states alone; states of tokens
+    return ways;
 }
 
-std::span<const Shader *const> shaders_of(bool chunked) {
-    static constexpr const Shader *kOfChunks[] = {&shaders::linear_attention_chunks, &shaders::linear_attention_states};
-    static constexpr const Shader *kOfTokensInTurn[] = {&shaders::linear_attention_recurrent};
-    return chunked ? std::span<const Shader *const>(kOfChunks) : std::span<const Shader *const>(kOfTokensInTurn);
-}
-
-// The other form takes the place of one that the self-test has found wrong, where the caller leaves it the choice.
-bool judged_form(const PlanBuilder &builder, const LinearAttention &problem, vkattn_linear_attention_form form) {
-    const bool chunked = is_chunked(problem, builder.context().caps(), form);
-    require(!chunked || !problem.sequences.keeps_tokens,
+// Another way takes the place of one that the self-test has found wrong, as far as the caller's form leaves the choice.
+const Way &chosen_way(const PlanBuilder &builder, const LinearAttention &problem, vkattn_linear_attention_form form) {
+    require(form != VKATTN_FORM_CHUNKED || !problem.sequences.keeps_tokens,
             "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
-    const auto are_right = [&](bool of_chunks) {
-        return std::ranges::all_of(shaders_of(of_chunks), [&](const Shader *each) { return is_right(builder, *each); });
-    };
-    if (are_right(chunked)) return chunked;
-    const bool may_change =
-        form == VKATTN_FORM_AUTO && problem.sequences.longest != 0 && !(problem.sequences.keeps_tokens && !chunked);
-    if (may_change && are_right(!chunked)) return !chunked;
-    for (const Shader *each : shaders_of(chunked)) require_right(builder, *each); // one of them is not, and says why
-    return chunked;
+    std::vector<const Way *> ways = ways_of(problem, builder.context().caps());
+    if (form != VKATTN_FORM_AUTO && problem.sequences.longest != 0)
+        std::erase_if(ways, [&](const Way *way) { return way->form != form; });
+    const auto right = std::ranges::find_if(ways, [&](const Way *way) {
+        return std::ranges::all_of(way->shaders, [&](const Shader *each) { return is_right(builder, *each); });
+    });
+    if (right != ways.end()) return **right;
+    for (const Shader *each : ways.front()->shaders) require_right(builder, *each); // one of them is not, and says why
+    return *ways.front();
 }
 
 } // namespace
+
+bool has_linear_attention_uniform(const DeviceCaps &caps) {
+    constexpr uint32_t kNeeded = VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    const uint32_t lanes = caps.subgroup_size;
+    return is_built(shaders::linear_attention_uniform) && caps.traits.scalar_address_loads != 0 &&
+           has_subgroup_operations(caps, kNeeded) && std::has_single_bit(lanes) && lanes <= 16 &&
+           has_subgroups_of(caps, lanes);
+}
 
 void plan_linear_attention(PlanBuilder &builder, const vkattn_linear_attention_desc &desc) {
     const LinearAttention problem = check_linear_attention(desc);
     const RecurrentSequences &sequences = problem.sequences;
     allow_roles(builder, problem.tensors);
-    const bool chunked = judged_form(builder, problem, desc.form);
-    builder.set_choice(VKATTN_KERNEL_AUTO, text(chunked ? "chunked: " : "recurrent: ", "sequences of at most ",
-                                                sequences.longest, " tokens"));
+    const Way &way = chosen_way(builder, problem, desc.form);
+    builder.set_choice(VKATTN_KERNEL_AUTO, text(way.name, ": sequences of at most ", sequences.longest, " tokens"));
     if (sequences.sequences == 0 || problem.heads == 0 || problem.v_head_dim == 0) return;
     if (sequences.longest == 0 && !present(problem.tensors.final_state)) return;
     const UniformSlot parameters = builder.keep_uniforms(parameters_of(problem));
-    if (chunked)
+    if (&way == &kChunked)
         add_chunked(builder, problem, parameters);
     else
-        add_recurrent(builder, problem, parameters);
+        add_tokens(builder, problem, parameters, &way == &kUniform);
 }
 
 } // namespace vkattn

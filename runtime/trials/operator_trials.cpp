@@ -2,6 +2,7 @@
 
 #include "runtime/emit/sorted_lists.hpp"
 #include "runtime/ops/index.hpp"
+#include "runtime/ops/linear_attention.hpp"
 #include "runtime/ops/norm.hpp"
 #include "runtime/ops/operators.hpp"
 #include "runtime/ops/select.hpp"
@@ -382,6 +383,9 @@ std::string check_index_by_addresses(Context &context) { return check_index(cont
 // CPU drivers may compile the chunks for long, and are trusted with what few of their plans take.
 bool is_no_cpu(const DeviceCaps &caps) { return caps.device_type != VK_PHYSICAL_DEVICE_TYPE_CPU; }
 
+// Where that of CPU drivers is taken, it is for larger heads alone.
+bool has_staged_tokens(const DeviceCaps &caps) { return !has_linear_attention_uniform(caps); }
+
 constexpr OperatorTrial kTrials[] = {
     {&shaders::norm, check_norms},
     {&shaders::embedding, check_embedding},
@@ -390,7 +394,8 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::mask_indices, check_mask_indices},
     {&shaders::merge, check_merge_of_calls},
     {&shaders::causal_conv1d, check_convolution},
-    {&shaders::linear_attention_recurrent, check_recurrent},
+    {&shaders::linear_attention_recurrent, check_recurrent, nullptr, has_staged_tokens},
+    {&shaders::linear_attention_uniform, check_recurrent, nullptr, has_linear_attention_uniform},
     {&shaders::linear_attention_states, check_chunked, nullptr, is_no_cpu},
     {&shaders::linear_attention_chunks, check_chunked, &shaders::linear_attention_states, is_no_cpu},
     {&shaders::sort_lists, check_lists},

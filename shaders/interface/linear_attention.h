@@ -37,7 +37,7 @@ namespace vkattn::gpu {
 
 /* Invocations: WORKGROUP_SIZE of the recurrent kernel: COLUMN_VECTORS times row groups, each ROWS rows of the state; of the pass over chunks:
  * COLUMN_VECTORS * LINEAR_ATTENTION_CHUNK / 2 times parts of the head size. COLUMN_VECTORS: fours of the state's columns that a workgroup has.
- * STAGED_TOKENS: of the recurrent kernel, that are loaded at a time. STATE_VECTORS: rows of states begin at sixteen bytes. PAIRS of a tensor:
+ * STAGED_TOKENS: of the recurrent kernel, that are loaded at a time. SUBGROUP_SIZE: of the kernel of CPU drivers. STATE_VECTORS: rows of states begin at sixteen bytes. PAIRS of a tensor:
  * neighbours of 16 bits share words. */
 #define LINEAR_ATTENTION_CONSTANTS(X)                                                                                  \
     X(0, WORKGROUP_SIZE, 64)                                                                                           \
@@ -64,7 +64,8 @@ namespace vkattn::gpu {
     X(21, OUTPUT_PAIRS, 0)                                                                                             \
     X(22, COLUMN_VECTORS, 8)                                                                                           \
     X(23, ROWS, 16)                                                                                                    \
-    X(24, STAGED_TOKENS, 1)
+    X(24, STAGED_TOKENS, 1)                                                                                            \
+    X(25, SUBGROUP_SIZE, 8)
 
 struct LinearAttentionParameters {
     uvec4 query_strides; /* batch, head, position, element */
