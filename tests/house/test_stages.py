@@ -94,6 +94,14 @@ def test_documents_and_kernels_run_what_can_fail_of_them():
     assert {"sanitizers", "threads", "clang_tidy", "executed_gpus"} <= choose(ROOT, "runtime/vulkan/context.cpp")[0]
 
 
+def test_integrations_run_with_what_they_stand_on():
+    assert choose(ROOT, "integrations/README.md")[0] == {"format", "documentation"}
+    assert choose(ROOT, "integrations/ggml/CMakeLists.txt", "integrations/ggml/test")[0] == {"format", "integrations"}
+    for path in ("include/vkattn/vkattn.h", "runtime/plan/plan.cpp", "shaders/kernels/flash.comp", "shaders/interface/rows.h"):
+        assert "integrations" in choose(ROOT, path)[0], path
+    assert "integrations" not in choose(ROOT, "docs/guide.md", "tools/vkattn.1", "python/vkattn/context.py")[0]
+
+
 def test_what_has_landed_is_told_by_origin(landed):
     commit(landed, "runtime/vulkan/context.cpp")
     commit(landed, "README.md")

@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# vkattn in other people's engines: integrations/NAME/test of each, with the packages of integrations/NAME/debian-packages, in Debian testing.
+# One that exits with 77 cannot run here: that is counted as skipped, for the reason of its last line.
+if ! find integrations -name debian-packages -exec cat {} + | xargs scripts/modern-root install; then
+    without_testing "no integration was tested"
+    return
+fi
+use_driver /usr/share/vulkan/icd.d/lvp_icd.json
+status=0
+for test in integrations/*/test; do
+    [ -x "$test" ] || continue # no integration at all, too
+    name=$(basename "$(dirname "$test")") code=0 start=$SECONDS
+    scripts/modern-root run "$test" 2>&1 </dev/null | tee "build-ci/integration-$name.log" || code=${PIPESTATUS[0]}
+    if [ "$code" -eq 77 ]; then
+        printf '1\t%s: %s\n' "$name" "$(tail -n 1 "build-ci/integration-$name.log")" >>"$VKATTN_TEST_SKIPS"
+    elif [ "$code" -ne 0 ]; then
+        status=1
+    fi
+    echo "$test: exit $code, $((SECONDS - start)) s"
+done
+exit $status
