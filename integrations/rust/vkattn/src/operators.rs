@@ -1,0 +1,58 @@
+//! The operators, whose descriptions are the C interface's.
+
+use crate::error::{Error, Result};
+use vkattn_sys as sys;
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+type MakePlan<D> = unsafe extern "C" fn(sys::vkattn_context, *const D, *mut sys::vkattn_plan) -> sys::vkattn_result;
+
+/// A description that [`crate::Context::plan`] takes.
+pub trait Operator: sealed::Sealed + sys::Sized32 + Copy {
+    #[doc(hidden)]
+    const PLAN: MakePlan<Self>;
+    /// Refuses what only the caller can answer for.
+    #[doc(hidden)]
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+macro_rules! operators {
+    ($($desc:ident = $c:ident by $plan:ident $({ $($check:item)* })?;)*) => {
+        $(
+            #[doc = concat!("[`sys::", stringify!($c), "`]: its comments say shapes and units. `struct_size` is filled in by the plan.")]
+            pub type $desc = sys::$c;
+            impl sealed::Sealed for sys::$c {}
+            impl Operator for sys::$c {
+                const PLAN: MakePlan<Self> = sys::$plan;
+                $($($check)*)?
+            }
+        )*
+    };
+}
+operators! {
+    AttentionDesc = vkattn_attention_desc by vkattn_attention_plan {
+        fn check(&self) -> Result<()> {
+            if self.variant.is_null() {
+                return Ok(());
+            }
+            // a pointer that nothing here can vouch for
+            Err(Error::invalid("variant", "variant: a pointer, expected null: make plans with variants by vkattn::sys".into()))
+        }
+    };
+    KvAppendDesc = vkattn_kv_append_desc by vkattn_kv_append_plan;
+    IndexDesc = vkattn_index_desc by vkattn_index_plan;
+    MaskIndicesDesc = vkattn_mask_indices_desc by vkattn_mask_indices_plan;
+    MergeDesc = vkattn_merge_desc by vkattn_merge_plan;
+    LinearDesc = vkattn_linear_desc by vkattn_linear_plan;
+    NormDesc = vkattn_norm_desc by vkattn_norm_plan;
+    EmbeddingDesc = vkattn_embedding_desc by vkattn_embedding_plan;
+    TopKDesc = vkattn_top_k_desc by vkattn_top_k_plan;
+    ArgmaxDesc = vkattn_argmax_desc by vkattn_argmax_plan;
+    LinearAttentionDesc = vkattn_linear_attention_desc by vkattn_linear_attention_plan;
+    CausalConv1dDesc = vkattn_causal_conv1d_desc by vkattn_causal_conv1d_plan;
+    GatedRmsNormDesc = vkattn_gated_rms_norm_desc by vkattn_gated_rms_norm_plan;
+}
