@@ -1,4 +1,5 @@
-# Packs what git knows of SOURCE, and the compiled shaders in HEADERS, as NAME.tar.gz in OUTPUT; NAME is its folder too.
+# Packs what git knows of SOURCE as two archives in OUTPUT, both of the folder NAME: NAME.tar.gz, all that a build takes, with the compiled
+# shaders in HEADERS, and NAME-tests.tar.gz, what .gitattributes leaves out of it (export-ignore), to be unpacked over the first.
 # Shaders that the GLSL compiler was too old for make it fail, unless MAY_LACK_KERNELS is on.
 foreach(family IN ITEMS CPU_DRIVERS MATRIX_UNITS QUANTISED_WEIGHTS)
     if(NOT ${family})
@@ -20,17 +21,32 @@ if(lacking AND NOT MAY_LACK_KERNELS)
         "(or -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=ON)")
 endif()
 set(stage ${OUTPUT}/source_package)
+set(most_bytes 4000000) # of NAME.tar.gz: package managers, crates and wheels carry it
 file(REMOVE_RECURSE ${stage})
-file(MAKE_DIRECTORY ${stage}/${NAME})
-execute_process(COMMAND git ls-files --cached --others --exclude-standard WORKING_DIRECTORY ${SOURCE}
-    OUTPUT_VARIABLE files OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND git ls-files --cached --others --exclude-standard COMMAND git check-attr --stdin export-ignore
+    WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE files OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE "\n" ";" files "${files}")
-foreach(file IN LISTS files)
-    get_filename_component(folder ${stage}/${NAME}/${file} DIRECTORY)
+foreach(line IN LISTS files)
+    if(NOT line MATCHES "^(.*): export-ignore: (set|unspecified)$")
+        message(FATAL_ERROR "source_package: git says '${line}', expected FILE: export-ignore: set or unspecified")
+    endif()
+    set(file ${CMAKE_MATCH_1})
+    set(archive ${NAME})
+    if(CMAKE_MATCH_2 STREQUAL set)
+        set(archive ${NAME}-tests)
+    endif()
+    get_filename_component(folder ${stage}/${archive}/${NAME}/${file} DIRECTORY)
     file(COPY ${SOURCE}/${file} DESTINATION ${folder})
 endforeach()
-file(COPY ${HEADERS} DESTINATION ${stage}/${NAME}/shaders/compiled)
-execute_process(COMMAND ${CMAKE_COMMAND} -E tar czf ${OUTPUT}/${NAME}.tar.gz ${NAME} WORKING_DIRECTORY ${stage}
-    COMMAND_ERROR_IS_FATAL ANY)
+file(COPY ${HEADERS} DESTINATION ${stage}/${NAME}/${NAME}/shaders/compiled)
+foreach(archive IN ITEMS ${NAME}-tests ${NAME})
+    execute_process(COMMAND ${CMAKE_COMMAND} -E tar czf ${OUTPUT}/${archive}.tar.gz ${NAME} WORKING_DIRECTORY ${stage}/${archive}
+        COMMAND_ERROR_IS_FATAL ANY)
+    file(SIZE ${OUTPUT}/${archive}.tar.gz bytes)
+    message(STATUS "${OUTPUT}/${archive}.tar.gz: ${bytes} bytes")
+endforeach()
 file(REMOVE_RECURSE ${stage})
-message(STATUS "${OUTPUT}/${NAME}.tar.gz")
+if(bytes GREATER most_bytes)
+    message(FATAL_ERROR "source_package: ${NAME}.tar.gz has ${bytes} bytes, expected at most ${most_bytes}: what no build needs, "
+        ".gitattributes may leave to the tests")
+endif()

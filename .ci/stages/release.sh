@@ -16,21 +16,39 @@ test_release_on_matrix_units() ( # FOLDER
         build/tools/vkattn bench --kernel coopmat --q-len 64 --kv-len 64 --repeat 1 # tested before it is used'
 )
 
+# The library of the tarball alone, where there is neither a GLSL compiler nor a network: on this Debian, for Windows, in Debian testing
+# where that is there.
+build_where_nothing_is() ( # FOLDER
+    cd "$1"
+    export CCACHE_BASEDIR=$1 library="-DVKATTN_BUILD_TOOLS=OFF -DVKATTN_BUILD_TESTS=OFF -DVKATTN_BUILD_SAMPLES=OFF -DVKATTN_BUILD_JIT=OFF
+        -DVKATTN_WERROR=ON -DCMAKE_BUILD_TYPE=None"
+    unshare --mount --net --propagation private bash -euc '
+        for tool in {,"$1"}/usr/bin/{glslang*,glslc,spirv-*}; do
+            [ ! -e "$tool" ] || mount --bind /dev/null "$tool"
+        done
+        VKATTN_BUILD_DIR=build-here scripts/compile vkattn $library
+        scripts/cross-compile mingw-w64 $library
+        [ -z "$1" ] || VKATTN_BUILD_DIR=build-testing scripts/modern-root run scripts/compile vkattn $library' - "$2"
+)
+
 if VKATTN_BUILD_DIR=build-ci scripts/compile source_package -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=OFF >/dev/null 2>&1; then
     echo "source_package packed what Debian 12's compiler leaves out, expected it to refuse"
     return 1
 fi
 build="build-modern"
-if scripts/modern-root install; then
+if modern_root=$(scripts/modern-root install); then
     compile_in_testing source_package
 else
     without_testing "the release was packed without matrix kernels"
-    build="build-ci"
+    build="build-ci" modern_root=""
     VKATTN_BUILD_DIR=$build scripts/compile source_package -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=ON
 fi
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"; dpkg --remove vkattn >/dev/null 2>&1' EXIT
-tar -xzf $build/vkattn-*.tar.gz -C "$copy" --strip-components=1
+release=$(echo $build/vkattn-*[0-9].tar.gz)
+tar -xzf "$release" -C "$copy" --strip-components=1
+build_where_nothing_is "$copy" "$modern_root"
+tar -xzf "${release%.tar.gz}-tests.tar.gz" -C "$copy" --strip-components=1
 export CCACHE_BASEDIR=$copy
 unshare --mount --propagation private bash -euc '
     for tool in /usr/bin/glslang* /usr/bin/glslc /usr/bin/spirv-*; do
