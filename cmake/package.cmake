@@ -1,6 +1,6 @@
 # Packages: `cpack` in the build folder makes a Debian package and a tarball of what is installed; the target source_package a
-# tarball of the source with compiled shaders, which builds without a GLSL compiler; android_archive, of an NDK's shared library,
-# an AAR.
+# tarball of the source with compiled shaders, which builds without a GLSL compiler; amalgamation, the library as one file of C++;
+# android_archive, of an NDK's shared library, an AAR.
 set(CPACK_PACKAGE_NAME vkattn)
 set(CPACK_PACKAGE_VENDOR vkattn)
 # A name that no mail reaches. Who gives a package away says: cpack -D "CPACK_PACKAGE_CONTACT=NAME <ADDRESS>"
@@ -36,6 +36,18 @@ if(VKATTN_BUILD_TOOLS) # whose shaders a release holds too
                 -P ${PROJECT_SOURCE_DIR}/cmake/source_package.cmake
         COMMENT "Packing the source with compiled shaders" VERBATIM)
     add_dependencies(source_package vkattn_shaders vkattn_peak_shaders)
+endif()
+find_program(VKATTN_PYTHON NAMES python3 python DOC "Makes the target amalgamation; optional")
+if(VKATTN_PYTHON AND NOT VKATTN_EMULATED_SUBGROUPS)
+    set(amalgamation ${PROJECT_BINARY_DIR}/amalgamation/vkattn-${PROJECT_VERSION})
+    add_custom_target(amalgamation
+        COMMAND ${CMAKE_COMMAND} -E make_directory ${amalgamation}
+        COMMAND ${VKATTN_PYTHON} -B ${PROJECT_SOURCE_DIR}/packaging/amalgamation/amalgamate.py ${PROJECT_SOURCE_DIR}
+                ${VKATTN_SHADER_INCLUDE_DIR} ${PROJECT_BINARY_DIR}/generated/variant ${amalgamation}
+        COMMAND ${CMAKE_COMMAND} -E chdir ${PROJECT_BINARY_DIR}/amalgamation ${CMAKE_COMMAND} -E tar czf
+                ${PROJECT_BINARY_DIR}/vkattn-${PROJECT_VERSION}-amalgamation.tar.gz vkattn-${PROJECT_VERSION}
+        COMMENT "Writing the library as one file, ${amalgamation}/vkattn.cpp" VERBATIM)
+    add_dependencies(amalgamation vkattn_shaders)
 endif()
 if(ANDROID AND BUILD_SHARED_LIBS)
     add_custom_target(android_archive

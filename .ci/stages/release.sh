@@ -2,7 +2,7 @@
 # What a new user does, with the release: packed by the shaders' newest compiler, it shows the demo on this Debian without any; twice,
 # the second time nothing is left to do. The same build passes and is installed, for those who use it, and so is its Debian
 # package; it runs on Debian testing's driver, a matrix kernel included; the stage debian_testing tests them all. Left out:
-# what sees only the shaders and sources that the stage lavapipe sees. Then the wheel, and what may be left
+# what sees only the shaders and sources that the stage lavapipe sees. Then the library as one file, the wheel, and what may be left
 # out of a build of the source.
 test_release_on_matrix_units() ( # FOLDER
     cd "$1"
@@ -29,6 +29,21 @@ build_where_nothing_is() ( # FOLDER
         VKATTN_BUILD_DIR=build-here scripts/compile vkattn $library
         scripts/cross-compile mingw-w64 $library
         [ -z "$1" ] || VKATTN_BUILD_DIR=build-testing scripts/modern-root run scripts/compile vkattn $library' - "$2"
+)
+
+# The library as one file: a program of C on what g++ makes of it, Python on what clang does.
+test_amalgamation() ( # BUILD_FOLDER
+    cmake --build "$1" --target amalgamation
+    cd "$1"/amalgamation/vkattn-*
+    flags="-std=c++20 -O1 -Wall -Wextra -Werror -Iinclude"
+    # shellcheck disable=SC2086
+    g++ $flags -c vkattn.cpp &&
+        clang++ $flags -DVKATTN_BUILD -fvisibility=hidden -fPIC -shared vkattn.cpp -o libvkattn.so
+    cc -Iinclude -c "$1/../samples/hello_attention.c"
+    g++ hello_attention.o vkattn.o -o hello
+    ./hello | grep -F "query 3 averages its keys to 1.5"
+    # shellcheck disable=SC2086
+    VKATTN_LIBRARY=$PWD/libvkattn.so $pytest "$1/../python/tests/test_vkattn.py"
 )
 
 if VKATTN_BUILD_DIR=build-ci scripts/compile source_package -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=OFF >/dev/null 2>&1; then
@@ -65,6 +80,7 @@ unshare --mount --propagation private bash -euc '
     lintian --fail-on error,warning vkattn_*.deb
     dpkg --install vkattn_*.deb' - "$copy"
 vkattn check tests/data/ref003_gqa4_mask_padding.safetensors
+test_amalgamation "$copy/build"
 # shellcheck disable=SC2046
 cc -x c tests/consume/c99/main.c -x none -o "$copy/c99" $(pkg-config --cflags --libs vkattn)
 "$copy/c99"

@@ -19,7 +19,7 @@ View reserve_copy(PlanBuilder &builder, const vkattn_tensor &lists) {
     return {copy, builder.reserve_workspace(extent_bytes(copy))};
 }
 
-void add_step(PlanBuilder &builder, const Shader &shader, const gpu::SortListsPush &push, const SortListsTensors &lists,
+void add_pass(PlanBuilder &builder, const Shader &shader, const gpu::SortListsPush &push, const SortListsTensors &lists,
               uint32_t workgroups) {
     gpu::SortListsConstants constants;
     constants.SORTED_LEN = std::min<uint32_t>(std::bit_ceil(push.len), SORT_LISTS_CHUNK);
@@ -44,12 +44,12 @@ gpu::SortListsPush push_of(const vkattn_tensor &from, uint32_t blocks) {
 View sort_lists(PlanBuilder &builder, const View &lists, uint32_t blocks) {
     View sorted = reserve_copy(builder, lists.tensor);
     gpu::SortListsPush push = push_of(lists.tensor, blocks);
-    add_step(builder, shaders::sort_lists, push, {lists, sorted}, tiles(push.len, SORT_LISTS_CHUNK));
+    add_pass(builder, shaders::sort_lists, push, {lists, sorted}, tiles(push.len, SORT_LISTS_CHUNK));
     if (push.len <= SORT_LISTS_CHUNK) return sorted;
     View other = reserve_copy(builder, lists.tensor);
     for (push.run = SORT_LISTS_CHUNK; push.run < push.len; push.run *= 2) {
         builder.barrier();
-        add_step(builder, shaders::merge_lists, push, {sorted, other}, tiles(push.len, SORT_LISTS_WORKGROUP_SIZE));
+        add_pass(builder, shaders::merge_lists, push, {sorted, other}, tiles(push.len, SORT_LISTS_WORKGROUP_SIZE));
         std::swap(sorted, other);
     }
     return sorted;

@@ -34,7 +34,7 @@ struct MatrixTile {
 // Places in KernelTile::knobs.
 enum MatrixKnob : uint32_t { kRowSubgroupsKnob, kMatrixKeysKnob, kDimSubgroupsKnob };
 
-uint32_t rows_of(const MatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.m; }
+uint32_t tile_rows(const MatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.m; }
 uint32_t subgroups_of(const MatrixTile &tile) { return tile.row_subgroups * tile.dim_subgroups; }
 
 constexpr uint32_t kVectorElements = 8; // of 16 bits, of a uvec4
@@ -79,7 +79,7 @@ uint32_t unit_of_keys(const MatrixTile &tile) { return std::max(dims_of_strip(ti
 // Shared memory that shaders/kernels/coopmat/tiles.glsl, staging.glsl and softmax.glsl declare.
 uint64_t shared_bytes(const MatrixTile &tile, const AttentionProblem &problem) {
     const auto pitch = [](uint64_t elements) { return elements / kVectorElements + 1; };
-    const uint64_t rows = rows_of(tile), rows_of_subgroup = uint64_t{tile.row_matrices} * tile.shape.m;
+    const uint64_t rows = tile_rows(tile), rows_of_subgroup = uint64_t{tile.row_matrices} * tile.shape.m;
     const uint64_t keys = tile.keys * pitch(tile.chunk_dims);
     const uint64_t values =
         tile.ahead ? tile.keys * pitch(value_dims(tile, problem)) : value_dims(tile, problem) * pitch(tile.chunk_keys);
@@ -187,7 +187,7 @@ void share_sums(MatrixTile &tile, const AttentionProblem &problem, const DeviceC
 // Where the problem has few rows, more subgroups share them: one alone would have a core's shared memory to itself.
 void share_few_rows(MatrixTile &tile, const AttentionProblem &problem) {
     constexpr uint32_t kMostSharing = 4; // more would make tiles of more keys than a part of them has
-    while (tile.row_subgroups > 1 && uint64_t{rows_of(tile)} / 2 >= rows_that_share_keys(problem)) {
+    while (tile.row_subgroups > 1 && uint64_t{tile_rows(tile)} / 2 >= rows_that_share_keys(problem)) {
         tile.row_subgroups /= 2;
         if (tile.dim_subgroups < kMostSharing && 2 * dims_of_strip(tile) <= problem.v_head_dim) tile.dim_subgroups *= 2;
     }
@@ -320,9 +320,9 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
 
 AttentionShape shape_of(const MatrixTile &tile, const Shader &shader, const AttentionProblem &problem,
                         const DeviceCaps &caps) {
-    const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, rows_of(tile)), 1);
+    const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, tile_rows(tile)), 1);
     const uint64_t of_tile = uint64_t{problem.kv_heads} * grid_sequences(problem), count = row_tiles * of_tile;
-    const uint64_t busy = busy_row_tiles(problem, rows_of(tile)) * of_tile;
+    const uint64_t busy = busy_row_tiles(problem, tile_rows(tile)) * of_tile;
     const bool fills_cores =
         busy * kWorkgroupsOfCore >= caps.traits.parallel_workgroups; // parts would only leave states
     AttentionShape shape{};

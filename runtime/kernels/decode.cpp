@@ -228,7 +228,7 @@ FlashTile tile_of_parts(const AttentionProblem &problem, const DeviceCaps &caps)
 }
 
 // What either shader takes at a time.
-uint32_t keys_of_tile(const AttentionShape::Dispatch &dispatch) {
+uint32_t tile_keys(const AttentionShape::Dispatch &dispatch) {
     if (is_decode(dispatch)) return keys_of_step(dispatch);
     return dispatch.constants.COLUMNS * dispatch.constants.KEYS_OF_INVOCATION;
 }
@@ -239,7 +239,7 @@ PartWorkgroups workgroups_of(const AttentionShape::Dispatch &dispatch, const Dev
     return {.count = uint64_t{x} * y * z,
             .filling = filling(caps, dispatch.constants.WORKGROUP_SIZE),
             .few_rows = is_decode(dispatch) ? dispatch.constants.ROWS : 0,
-            .keys_of_tile = keys_of_tile(dispatch)};
+            .keys_of_tile = tile_keys(dispatch)};
 }
 
 // In bytes, a step over the keys is short, and what begins and ends a part is long: parts of fewer than two steps take f32.

@@ -22,7 +22,7 @@ constexpr uint32_t kFeatures = 8; // that the kernels load at a time, from rows 
 static_assert(ACTIVATION_RELU == VKATTN_ACTIVATION_RELU && ACTIVATION_SOFTPLUS == VKATTN_ACTIVATION_SOFTPLUS);
 
 // Two neighbouring output features share a word: even heads, and every token starts at an even element.
-bool in_pairs(const LinearProblem &problem) {
+bool outputs_in_pairs(const LinearProblem &problem) {
     const gpu::LinearPush &push = problem.push;
     bool even = problem.output.offset % 2 == 0 && push.head_dim % 2 == 0 && push.output_strides[3] == 1;
     for (uint32_t i : {0u, 1u, 2u, 4u}) even = even && push.output_strides[i] % 2 == 0;
@@ -161,7 +161,7 @@ gpu::LinearConstants constants_of(const LinearProblem &problem) {
     LINEAR_TENSORS(VKATTN_FORMAT)
 #undef VKATTN_FORMAT
     constants.ACTIVATION = static_cast<uint32_t>(problem.activation);
-    constants.OUTPUT_PAIRS = in_pairs(problem);
+    constants.OUTPUT_PAIRS = outputs_in_pairs(problem);
     constants.GATED = problem.gated ? 1 : 0;
     if (present(problem.norm_weight)) constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
     return constants;
@@ -199,7 +199,7 @@ LinearClass class_of(const LinearProblem &problem) {
     layers.input_type = format_of(problem.input);
     layers.weight_type = format_of(problem.weight);
     layers.output_type = format_of(problem.output);
-    layers.flags = aligned_factors(problem) | (in_pairs(problem) ? 4 : 0) | (problem.gated ? 8 : 0) |
+    layers.flags = aligned_factors(problem) | (outputs_in_pairs(problem) ? 4 : 0) | (problem.gated ? 8 : 0) |
                    (present(problem.norm_weight) ? 16 : 0);
     layers.in_features = problem.push.in_features;
     layers.out_features = problem.push.out_features;

@@ -34,14 +34,14 @@ struct LinearMatrixTile {
     uint32_t step;                          // input features in shared memory at a time
 };
 
-uint32_t rows_of(const LinearMatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.n; }
+uint32_t tile_rows(const LinearMatrixTile &tile) { return tile.row_subgroups * tile.row_matrices * tile.shape.n; }
 uint32_t outputs_of(const LinearMatrixTile &tile) {
     return tile.output_subgroups * tile.output_matrices * tile.shape.m;
 }
 
 // Shared memory that linear_coopmat.comp declares.
 uint64_t shared_bytes(const LinearMatrixTile &tile) {
-    const uint64_t inputs = uint64_t{rows_of(tile) + outputs_of(tile)} * (tile.step / 8 + 1);
+    const uint64_t inputs = uint64_t{tile_rows(tile) + outputs_of(tile)} * (tile.step / 8 + 1);
     const uint64_t strips =
         uint64_t{tile.row_subgroups} * tile.output_subgroups * tile.shape.n * (tile.shape.m / 4 + 1);
     return 16 * std::max(inputs, strips);
@@ -79,18 +79,18 @@ uint32_t long_step(const LinearProblem &problem, const DeviceCaps &caps) {
 // a time, and more workgroups share it.
 void drop_empty_rows(LinearMatrixTile &tile, const LinearProblem &problem, const DeviceCaps &caps) {
     const uint32_t rows = problem.push.rows;
-    while (tile.row_subgroups > 1 && rows_of(tile) / 2 >= rows) {
+    while (tile.row_subgroups > 1 && tile_rows(tile) / 2 >= rows) {
         tile.row_subgroups /= 2;
         tile.output_subgroups *= 2;
     }
-    while (tile.row_matrices > 1 && rows_of(tile) / 2 >= rows) tile.row_matrices /= 2;
-    if (rows_of(tile) > kMostRowsOfReading) return;
+    while (tile.row_matrices > 1 && tile_rows(tile) / 2 >= rows) tile.row_matrices /= 2;
+    if (tile_rows(tile) > kMostRowsOfReading) return;
     tile.output_matrices = 1;
     tile.step = long_step(problem, caps);
 }
 
 uint64_t workgroups(const LinearMatrixTile &tile, const LinearProblem &problem) {
-    const Grid groups = grid(problem, outputs_of(tile), rows_of(tile));
+    const Grid groups = grid(problem, outputs_of(tile), tile_rows(tile));
     return uint64_t{groups[0]} * groups[1] * groups[2];
 }
 
@@ -116,7 +116,7 @@ void share_weights(LinearMatrixTile &tile, const LinearProblem &problem, const D
     LinearMatrixTile tall = tile;
     tall.row_matrices = 2 * tile.row_matrices;
     const uint32_t rows = problem.push.rows;
-    const bool empty_rows = 2 * tiles(rows, rows_of(tall)) > tiles(rows, rows_of(tile));
+    const bool empty_rows = 2 * tiles(rows, tile_rows(tall)) > tiles(rows, tile_rows(tile));
     if (tall.row_matrices <= kMostMatrices && !empty_rows && workgroups(tall, problem) >= 2 * cores_of(caps.traits))
         tile = tall;
 }
@@ -192,7 +192,7 @@ LinearShape shape_of(const LinearMatrixTile &tile, const LinearProblem &problem,
     constants.MATRIX_M = tile.shape.m;
     constants.MATRIX_N = tile.shape.n;
     constants.MATRIX_K = tile.shape.k;
-    return {use.shader, constants, grid(problem, outputs_of(tile), rows_of(tile)), use.paths};
+    return {use.shader, constants, grid(problem, outputs_of(tile), tile_rows(tile)), use.paths};
 }
 
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {

@@ -51,7 +51,7 @@ std::vector<WeightSpec> compressed_kv_weights(const vkattn_layer_config &config)
     const uint64_t width = config.embed_dim, latent = config.latent_dim, rank = config.decompress_lora_rank;
     // the latents of K and of V share their matrices: two uses for a token
     constexpr uint32_t kLatentsOfToken = 2;
-    constexpr MatrixUse kLifts{.rows = MultipliedRows::kEveryKey, .times = kLatentsOfToken, .by_columns = true};
+    constexpr WeightUse kLifts{.rows = MultipliedRows::kEveryKey, .times = kLatentsOfToken, .by_columns = true};
     std::vector<WeightSpec> specs;
     add_linear_specs(specs, "uqkv_proj", width + 2 * latent, width);
     add_linear_specs(specs, "latent_proj", latent, latent, {.times = kLatentsOfToken});

@@ -18,7 +18,7 @@ vkattn_layer_config checked_latent_query_config(const vkattn_layer_config &confi
 }
 
 std::vector<WeightSpec> latent_query_weights(const vkattn_layer_config &config) {
-    constexpr MatrixUse kOfLatents{.rows = MultipliedRows::kLatents, .times = 1};
+    constexpr WeightUse kOfLatents{.rows = MultipliedRows::kLatents, .times = 1};
     std::vector<WeightSpec> specs;
     specs.push_back({"latents", {config.num_latents, config.latent_dim}});
     add_linear_specs(specs, "q_proj", config.latent_dim, config.latent_dim, kOfLatents);

@@ -212,7 +212,7 @@ vkattn_type type_of(const WeightSpec &spec, vkattn_type type) {
 }
 
 void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
-                      uint64_t in_features, MatrixUse use) {
+                      uint64_t in_features, WeightUse use) {
     specs.push_back({name + ".weight", {out_features, in_features}, false, use});
     specs.push_back({name + ".bias", {out_features}, true});
 }

@@ -18,7 +18,7 @@ enum class MultipliedRows {
     kLatents,   // the learned queries, however long the sequence
 };
 
-struct MatrixUse {
+struct WeightUse {
     MultipliedRows rows = MultipliedRows::kNewTokens;
     uint32_t times = 0;      // how often it multiplies each row; 0: it is no matrix, but a norm, a bias or learned rows
     bool by_columns = false; // it is read so
@@ -29,7 +29,7 @@ struct WeightSpec {
     std::string name;
     std::vector<uint64_t> shape;
     bool optional = false;
-    MatrixUse use = {};
+    WeightUse use = {};
     bool of_optional = false; // the bias of a matrix that is optional
 };
 
@@ -73,7 +73,7 @@ void check_scalings(vkattn_scaling key, vkattn_scaling value, const CacheSizes &
 // For the kinds' own files: a linear's weight and optional bias, and the check of a size, which is a part of some
 // weight's dimension.
 void add_linear_specs(std::vector<WeightSpec> &specs, const std::string &name, uint64_t out_features,
-                      uint64_t in_features, MatrixUse use = {.times = 1});
+                      uint64_t in_features, WeightUse use = {.times = 1});
 void check_size(const char *name, uint32_t size, uint32_t least = 1);
 
 // How many elements of a head of this size the rotary embedding turns, the first; 0: there is none. Fails, naming the member.

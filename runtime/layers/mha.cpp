@@ -43,8 +43,8 @@ struct Projected {
     View query, key, value; // [B,H,L,D] in the workspace
 };
 
-Projected add_projections(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
-                          vkattn_type type) {
+Projected project_inputs(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
+                         vkattn_type type) {
     const std::array<std::string, 3> names = projection_names(prefix);
     const Projection projections[] = {{names[0], inputs.query}, {names[1], inputs.key}, {names[2], inputs.value}};
     const std::vector<View> heads = add_projections(builder, layer, projections, type, layer.config().head_dim);
@@ -60,8 +60,8 @@ std::vector<View> token_weights(const Layer &layer, const std::string &prefix) {
 }
 
 // The norm that the call asks for, of self attention.
-Inputs normalised(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
-                  const Inputs &inputs, vkattn_type type) {
+Inputs normalised_inputs(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
+                         const Inputs &inputs, vkattn_type type) {
     const RmsNorm norm = checked_input_norm(call.norm_weight, call.norm_epsilon, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
@@ -117,8 +117,8 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const vkattn_type type = workspace_type(builder, call, inputs.query.tokens);
     const Heads attended =
         workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
-    const Inputs normed = normalised(builder, layer, call, parts.prefix, inputs, type);
-    const Projected projected = add_projections(builder, layer, normed, parts.prefix, type);
+    const Inputs normed = normalised_inputs(builder, layer, call, parts.prefix, inputs, type);
+    const Projected projected = project_inputs(builder, layer, normed, parts.prefix, type);
     builder.barrier();
     const Rotation rotation = layer.rotation();
     const CachedRows query = add_past_rows(builder, {}, projected.query, positions, rotation,

@@ -45,7 +45,7 @@ std::vector<View> with_those_of(std::vector<View> weights, const std::vector<Vie
     return weights;
 }
 
-Projected add_projections(const Mla &mla, const View &given, const RmsNorm &norm, Indexer *indexer) {
+Projected project_tokens(const Mla &mla, const View &given, const RmsNorm &norm, Indexer *indexer) {
     PlanBuilder &builder = mla.builder;
     const bool direct = mla.config().q_lora_rank == 0;
     const std::string names[] = {mla.prefix + (direct ? "wq" : "wq_a"), mla.prefix + "wkv_a"};
@@ -256,7 +256,7 @@ void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
         "a softcap or masks makes of the absorbed one";
     require(absorb || !cache.rotated, "cache: of rotated keys", kExpected);
     require(absorb || !present(cache.scales), "cache: with scales beside its keys", kExpected);
-    const Projected projected = add_projections(mla, tokens, norm, indexer ? &*indexer : nullptr);
+    const Projected projected = project_tokens(mla, tokens, norm, indexer ? &*indexer : nullptr);
     builder.barrier();
     const Query query = query_of(mla, projected.query, absorb);
     const CachedRows latents = add_past_rows(builder, cache, as_one_head(projected.latent), mla.positions,

@@ -13,7 +13,7 @@ namespace {
 VKATTN_OPERATOR(Argmax, ARGMAX_TENSORS)
 
 // One dispatch: reads elements or parts of each row, writes parts or tokens.
-void add_step(PlanBuilder &builder, ArgmaxTensors tensors, uint32_t parts, bool reads_parts, bool writes_parts) {
+void add_pass(PlanBuilder &builder, ArgmaxTensors tensors, uint32_t parts, bool reads_parts, bool writes_parts) {
     const vkattn_tensor &input = tensors.input.tensor;
     if (writes_parts) tensors.values = {};
     gpu::ArgmaxConstants constants;
@@ -41,12 +41,12 @@ void plan_argmax(PlanBuilder &builder, const vkattn_argmax_desc &desc) {
     check_tensors(tensors);
     require(present(tensors.tokens), "tokens: absent, expected I32 [", input.shape[0], ",", input.shape[1], "]");
     const uint32_t parts = tiles(input.shape[2], ARGMAX_PART_ELEMENTS);
-    if (parts == 1) return add_step(builder, tensors, 1, false, false);
+    if (parts == 1) return add_pass(builder, tensors, 1, false, false);
     tensors.parts.tensor = contiguous(VKATTN_TYPE_I32, {input.shape[0], input.shape[1], parts, 2});
     tensors.parts.source = builder.reserve_workspace(extent_bytes(tensors.parts.tensor));
-    add_step(builder, tensors, parts, false, true);
+    add_pass(builder, tensors, parts, false, true);
     builder.barrier();
-    add_step(builder, tensors, parts, true, false);
+    add_pass(builder, tensors, parts, true, false);
 }
 
 } // namespace vkattn

@@ -100,7 +100,7 @@ IndexProblem check_index(const vkattn_index_desc &desc, const IndexSources &sour
     return index;
 }
 
-gpu::AttentionConstants constants_of(const IndexProblem &index, uint32_t workgroup_size) {
+gpu::AttentionConstants score_constants(const IndexProblem &index, uint32_t workgroup_size) {
     gpu::AttentionConstants constants = constants_of(index.attention, workgroup_size);
     const vkattn_index_desc &desc = index.desc;
     const auto set = [&](bool condition, uint32_t feature) { constants.MORE_FEATURES |= condition ? feature : 0; };
@@ -148,10 +148,10 @@ ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
     if (!addresses || is_off(*context.judged_caps(), shaders::index_addresses, kWholeShader)) {
         require_few_iterations(index, context.caps());
         require_right(builder, shaders::index_scores);
-        return {&shaders::index_scores, constants_of(index, kWorkgroup), kWorkgroup,
+        return {&shaders::index_scores, score_constants(index, kWorkgroup), kWorkgroup,
                 "index_scores: a key an invocation"};
     }
-    ScoreKernel kernel{&shaders::index_addresses, constants_of(index, lanes), lanes * steps,
+    ScoreKernel kernel{&shaders::index_addresses, score_constants(index, lanes), lanes * steps,
                        "index_addresses: keys are read through device addresses", true};
     kernel.constants.STEP = steps;
     return kernel;

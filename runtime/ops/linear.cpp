@@ -20,7 +20,7 @@ namespace {
 
 uint32_t word(uint64_t value) { return static_cast<uint32_t>(value); }
 
-LinearProblem problem_of(const gpu::LinearPush &push, uint64_t groups, const LinearOperands &operands) {
+LinearProblem problem_of_push(const gpu::LinearPush &push, uint64_t groups, const LinearOperands &operands) {
     LinearProblem problem;
     problem.push = push;
     problem.groups = word(groups);
@@ -113,7 +113,7 @@ LinearProblem problem_of(const LinearOperands &operands) {
         push.weight_strides[2] = word(w.strides[0]);
         push.bias_stride = word(operands.bias.tensor.strides[0]);
     }
-    LinearProblem problem = problem_of(push, 1, operands);
+    LinearProblem problem = problem_of_push(push, 1, operands);
     problem.gated = gated;
     return problem;
 }
@@ -264,7 +264,7 @@ void add_heads(PlanBuilder &builder, const View &input, const View &weight, cons
     push.output_strides[3] = word(y.strides[3]);
     push.output_strides[4] = word(y.strides[1]);
     const LinearOperands operands{.input = input, .weight = weight, .bias = bias, .output = output};
-    add_product(builder, problem_of(push, x.shape[1], operands), operands);
+    add_product(builder, problem_of_push(push, x.shape[1], operands), operands);
 }
 
 View heads_of(const View &view, uint32_t dim, uint64_t first, uint64_t count) {

@@ -14,7 +14,7 @@
 namespace vkattn {
 namespace {
 
-uint64_t number_of(const AttentionProblem &problem, TrialContents contents, uint64_t i) {
+uint64_t content_number(const AttentionProblem &problem, TrialContents contents, uint64_t i) {
     switch (contents) {
     case TrialContents::kNothingHidden:
         return VKATTN_BLOCK_PARTIAL;
@@ -48,7 +48,7 @@ void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor
     const bool ones = tensor.contents == TrialContents::kNothingHidden && layout.type == VKATTN_TYPE_BOOL;
     std::vector<std::byte> bytes(buffer.bytes(), ones ? std::byte{1} : std::byte{0});
     for (uint64_t i = 0; layout.type == VKATTN_TYPE_I32 && i < span_elements(layout); ++i) {
-        const auto number = static_cast<int32_t>(number_of(problem, tensor.contents, i));
+        const auto number = static_cast<int32_t>(content_number(problem, tensor.contents, i));
         std::memcpy(&bytes[(layout.offset + i) * sizeof number], &number, sizeof number);
     }
     const float one = 1.0f;

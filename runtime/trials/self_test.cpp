@@ -32,7 +32,7 @@ bool company_is_right(Context &context, const TestedShader &shader, CodePaths pa
 
 // Checks paths together. Paths that lose the device are off for the next context, too: it starts from what this one saves.
 // Where memory runs out, there is no verdict.
-Findings check(Context &context, const TestedShader &shader, CodePaths paths) {
+Findings check_paths(Context &context, const TestedShader &shader, CodePaths paths) {
     if (!company_is_right(context, shader, paths)) return {};
     try {
         return check_shader(context, shader, paths);
@@ -50,7 +50,7 @@ Findings check(Context &context, const TestedShader &shader, CodePaths paths) {
 // Blames one of the paths that are checked together; the others have passed.
 Findings judge_one(Context &context, const TestedShader &shader, CodePaths path, CodePaths paths) {
     const std::string name = shader_name(shader, context.caps());
-    Findings findings = check(context, shader, paths);
+    Findings findings = check_paths(context, shader, paths);
     if (is_right(findings))
         context.verdicts().pass(name, findings.paths | path);
     else if (findings.is_known)
@@ -70,7 +70,7 @@ CodePaths with_type(CodePaths path, CodePaths paths) {
 // alone.
 void judge(Context &context, const TestedShader &shader, CodePaths paths) {
     const std::string name = shader_name(shader, context.caps());
-    const Findings all = check(context, shader, paths);
+    const Findings all = check_paths(context, shader, paths);
     if (is_right(all)) return context.verdicts().pass(name, all.paths | paths);
     const auto has_failed = [&] { return (context.verdicts().find(name).failed & paths) != 0; };
     for (CodePaths rest = paths; rest != 0 && !has_failed(); rest &= rest - 1)
@@ -86,7 +86,7 @@ Findings check_anew(Context &context, const ShaderCheck &check) {
     return judge_one(context, check.shader, check.path, check.paths);
 }
 
-std::string name_of(const ShaderCheck &check, const DeviceCaps &caps) {
+std::string check_name(const ShaderCheck &check, const DeviceCaps &caps) {
     return text(shader_name(check.shader, caps), ", ", path_names(check.path));
 }
 
@@ -104,9 +104,9 @@ void self_test(Context &context, const std::function<void(const Check &)> &tell)
     do { // once more where one failed, for plans then take another
         before = done.size();
         const std::vector<ShaderCheck> checks = wanted_checks(*context.judged_caps());
-        for (const ShaderCheck &check : checks) known.insert(name_of(check, context.caps()));
+        for (const ShaderCheck &check : checks) known.insert(check_name(check, context.caps()));
         for (const ShaderCheck &check : checks) {
-            const std::string name = name_of(check, context.caps());
+            const std::string name = check_name(check, context.caps());
             if (!done.insert(name).second) continue;
             const auto start = std::chrono::steady_clock::now();
             const Findings findings = check_anew(context, check);

@@ -351,7 +351,7 @@ std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
 }
 
 // Whether plans of that problem take the shader by the rule.
-bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
+bool are_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &caps) {
     if (operator_trial(*shader.object) != nullptr) return paths == kWholeShader;
     if (shader.object == &shaders::rows) return copy_of(paths).has_value();
     if (is_linear(shader)) {
@@ -364,7 +364,7 @@ bool is_taken(const TestedShader &shader, CodePaths paths, const DeviceCaps &cap
 
 // Whether the whole test has a check of it: the largest matrix shape has all, for plans take it; the others one.
 bool is_wanted(const ShaderCheck &check, bool is_first_shape, const DeviceCaps &caps) {
-    if (check.shader.matrix_shape == 0) return is_taken(check.shader, check.paths, caps);
+    if (check.shader.matrix_shape == 0) return are_taken(check.shader, check.paths, caps);
     return (is_first_shape || check.path == check.paths) && can_check(check.shader, check.paths, caps);
 }
 

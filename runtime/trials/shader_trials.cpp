@@ -83,7 +83,7 @@ Sizes sizes_of(bool one_query, CodePaths paths, uint64_t head_dim) {
     return {4, 2, 19, parts ? 521u : stretches ? 301u : 75u, key_dim, head_dim};
 }
 
-AttentionProblem problem_of(const Types &types, const Sizes &s, CodePaths paths, const AttentionKernel &kernel) {
+AttentionProblem problem_of_sizes(const Types &types, const Sizes &s, CodePaths paths, const AttentionKernel &kernel) {
     vkattn_attention_desc desc{};
     desc.query = contiguous(types.query, {1, s.heads, s.q_len, s.head_dim});
     desc.output = contiguous(types.query, {1, s.heads, s.q_len, s.v_head_dim});
@@ -145,7 +145,7 @@ std::optional<AttentionTrial> trial_of(const TestedShader &shader, CodePaths pat
     AttentionTrial trial{};
     trial.keys = sizes.kv_len;
     try {
-        trial.problem = problem_of(*types, sizes, paths, kernel);
+        trial.problem = problem_of_sizes(*types, sizes, paths, kernel);
         trial.problem.tile.matrix_shape = shader.matrix_shape;
         choose_with(shader_name(shader, caps), caps, trial);
     } catch (const Error &error) {
