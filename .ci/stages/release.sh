@@ -35,9 +35,9 @@ build_where_nothing_is() ( # FOLDER
 test_amalgamation() ( # BUILD_FOLDER
     cmake --build "$1" --target amalgamation
     cd "$1"/amalgamation/vkattn-*
-    flags="-std=c++20 -O1 -Wall -Wextra -Werror -Iinclude"
+    flags="-std=c++20 -O1 -Iinclude"
     # shellcheck disable=SC2086
-    g++ $flags -c vkattn.cpp &&
+    g++ $flags -Wall -Wextra -Werror -c vkattn.cpp &&
         clang++ $flags -DVKATTN_BUILD -fvisibility=hidden -fPIC -shared vkattn.cpp -o libvkattn.so
     cc -Iinclude -c "$1/../samples/hello_attention.c"
     g++ hello_attention.o vkattn.o -o hello

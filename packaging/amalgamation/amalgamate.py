@@ -3,7 +3,8 @@
 
 SOURCE is the checkout or release, GENERATED the folders of a build where headers and table.cpp are that CMake makes. Each header stands
 where it is first included. Names of anonymous namespaces that another file declares as well get the name of their file behind them:
-each file was a translation unit of its own. Files that include a system's own headers stand last, since those define macros.
+each file was a translation unit of its own. Files that include a system's own headers stand behind the others, since those define macros, and
+last those with a `using namespace` for the whole file, which such headers would not bear.
 """
 import pathlib
 import re
@@ -18,11 +19,17 @@ HEAD = """// vkattn {version} as one translation unit: c++ -std=c++20 -O2 -c vka
 #if !defined(VKATTN_BUILD) && !defined(VKATTN_STATIC)
 #define VKATTN_STATIC // a program that is linked with it defines it as well, on Windows
 #endif
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wunused-const-variable" // of headers, which are a part of this file
+#endif
 """
 TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|R"\((?s:.*?)\)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|\#\s*include[^\n]*|\d[\w']*|[A-Za-z_]\w*|->|::|\s+|.""",
                    re.DOTALL | re.VERBOSE)
 INCLUDE = re.compile(r'^#\s*include "([^"]+)"', re.MULTILINE)
 SYSTEM = re.compile(r"^#\s*include <(?:windows|unistd|fcntl|dlfcn|sys/\w+)\.h>", re.MULTILINE)
+
+
+LEAKS = re.compile(r"^using namespace ", re.MULTILINE)
 
 
 def declared(text):
@@ -122,7 +129,7 @@ def main():
     files = sorted(path for path in root.glob("runtime/*/*.cpp") if path.parent.name != "jit" and path.stem != "emulated_subgroups")
     files += [found for folder in generated for found in sorted(folder.glob("table.cpp"))]
     texts = {path: path.read_text(encoding="utf-8") for path in files}
-    files.sort(key=lambda path: bool(SYSTEM.search(texts[path])))
+    files.sort(key=lambda path: 2 if LEAKS.search(texts[path]) else 1 if SYSTEM.search(texts[path]) else 0)
 
     names = {path: declared(text) for path, text in texts.items()}
     in_header = {path: declared(path.read_text(encoding="utf-8"))[1] for path in root.glob("runtime/*/*.hpp")}
