@@ -23,9 +23,9 @@ def program():
     return ggml_attention.command(str(lab.ROOT / "scripts/modern-root"), "run")[0]
 
 
-def known_cases(gpu, operation):
+def known_cases(gpu, operation, program):
     """What the program has of an operation, and its Vulkan backend takes on the GPU."""
-    ran = lab.run(gpu, program(), "support", "-o", operation, "-b", "Vulkan0")
+    ran = lab.run(gpu, program, "support", "-o", operation, "-b", "Vulkan0")
     found = (CASE.match(line) for line in ran.stdout.splitlines())
     return [match[1] for match in found if match and match[2] == "SUPPORTED"]
 
@@ -46,9 +46,9 @@ def draw(cases, number, most_work, seed, pattern=""):
     return random.Random(seed).sample(small, min(number, len(small)))
 
 
-def execute(gpu, cases, seed):
+def execute(gpu, cases, seed, program):
     """The program's verdicts by case, and all that it printed."""
-    command = [lab.LAB, "execute", gpu, program(), "test", "-o", ",".join(cases), "-b", "Vulkan0"]
+    command = [lab.LAB, "execute", gpu, program, "test", "-o", ",".join(cases), "-b", "Vulkan0"]
     settings = f"{SETTINGS},seed={seed}"
     if os.environ.get("VKATTN_EXECUTE"):
         settings += "," + os.environ["VKATTN_EXECUTE"]
@@ -68,10 +68,10 @@ def try_gpu(gpu, arguments):
     """How many cases were right, and those that were not."""
     wrong, tried = [], 0
     for operation in arguments.operations:
-        cases = draw(known_cases(gpu, operation), arguments.cases, arguments.most_work, arguments.seed, arguments.pattern)
+        cases = draw(known_cases(gpu, operation, arguments.program), arguments.cases, arguments.most_work, arguments.seed, arguments.pattern)
         for first in range(0, len(cases), 16):
             batch = cases[first:first + 16]
-            verdicts, output = execute(gpu, batch, arguments.seed)
+            verdicts, output = execute(gpu, batch, arguments.seed, arguments.program)
             batch = [case for case in batch if verdicts.get(case) != "not supported"]  # by its CPU backend, which it compares with
             tried += len(batch)
             bad = [case for case in batch if verdicts.get(case) != "OK"]
@@ -90,7 +90,9 @@ def main():
     parser.add_argument("--most-work", type=float, default=4e6, help="multiplications of a case (default 4e6)")
     parser.add_argument("--pattern", default="", help="only cases that match this regular expression")
     parser.add_argument("--operations", nargs="+", default=OPERATIONS, choices=OPERATIONS)
+    parser.add_argument("--program", help="test-backend-ops (default: Debian's); that of integrations/ggml/build has vkattn in it")
     arguments = parser.parse_args()
+    arguments.program = arguments.program or program()
     is_right = True
     for gpu in arguments.gpus:
         tried, wrong = try_gpu(gpu, arguments)
