@@ -1,0 +1,67 @@
+"""python3 integrations/ggml/cases.py PROGRAM [--seconds S] [--seed N] [--all]: attention cases of test-backend-ops, drawn at random until
+the time is over, by vkattn alone (GGML_VK_FORCE_VKATTN): what it refuses and ggml's own shaders take fails. Needs nothing but Python."""
+import argparse
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+CASE = re.compile(r"(FLASH_ATTN_EXT\(.*\)): .*?(OK|FAIL|not supported|SUPPORTED|NOT SUPPORTED)")
+BATCH = 12  # cases of a process
+
+
+def ask(program, mode, cases, environment):
+    """The program's verdict of each case, and all that it printed."""
+    command = [program, mode, "-o", ",".join(cases), "-b", "Vulkan0"]
+    ran = subprocess.run(command, capture_output=True, text=True, errors="replace", env={**os.environ, **environment})
+    # colours lie between the case and its verdict
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", ran.stdout)
+    return {match[1]: match[2] for match in map(CASE.search, plain.splitlines()) if match}, plain + ran.stderr, ran.returncode
+
+
+def supported(program, environment):
+    verdicts, output, status = ask(program, "support", ["FLASH_ATTN_EXT"], environment)
+    if not verdicts:
+        sys.exit(f"{program}: names no case of attention, status {status}: {output[-2000:]}")
+    return {case for case, verdict in verdicts.items() if verdict == "SUPPORTED"}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program", help="test-backend-ops")
+    parser.add_argument("--seconds", type=float, default=60, help="how long cases are begun (default 60)")
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the draw (default: any)")
+    parser.add_argument("--validated", action="store_true", help="a message of Vulkan's validation layer fails")
+    parser.add_argument("--all", action="store_true", help="every case, however long it takes")
+    arguments = parser.parse_args()
+
+    by_ggml = supported(arguments.program, {"GGML_VK_DISABLE_VKATTN": "1"})
+    by_vkattn = supported(arguments.program, {"GGML_VK_FORCE_VKATTN": "1"})
+    failed = sorted(by_ggml - by_vkattn)
+    print(f"{len(by_vkattn)} cases are vkattn's, {len(by_ggml)} ggml's, {len(failed)} ggml's alone", flush=True)
+
+    cases = random.Random(arguments.seed).sample(sorted(by_vkattn), len(by_vkattn))
+    print(f"seed {arguments.seed}", flush=True)
+    start, tried, wrong = time.monotonic(), 0, []
+    while cases and (arguments.all or time.monotonic() - start < arguments.seconds):
+        batch, cases = cases[:BATCH], cases[BATCH:]
+        verdicts, output, status = ask(arguments.program, "test", batch, {"GGML_VK_FORCE_VKATTN": "1"})
+        bad = [case for case in batch if verdicts.get(case) != "OK"]
+        if arguments.validated and re.search("VUID-|SYNC-HAZARD|Validation Error", output):
+            bad = batch
+        if bad:
+            print(output[-4000:], file=sys.stderr)
+        if status != 0 and not bad:
+            bad = [f"status {status} of {len(batch)} cases that are right"]
+        tried += len(batch)
+        wrong += bad
+    for case in failed + wrong:
+        print(f"failed: {case}")
+    print(f"{tried} cases run in {time.monotonic() - start:.0f} s: {tried - len(wrong)} ok, {len(wrong)} failed")
+    sys.exit(1 if failed or wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
