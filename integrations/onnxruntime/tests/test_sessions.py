@@ -1,0 +1,229 @@
+"""Sessions: threads, caches on the device, why nodes are left, and what is wrong with inputs."""
+import threading
+
+import models
+import numpy as np
+import onnxruntime
+import pytest
+import vkattn_onnxruntime
+from conftest import assert_close, cpu_session, run, vkattn_session
+from test_models import Decoder, gqa_steps
+
+
+def heads(rng, *shape, dtype=np.float32):
+    return rng.standard_normal(shape).astype(dtype)
+
+
+def attention(rng, constants=(), dtype=np.float32, outputs=("Y",), opset=23, **changed):
+    """A model of one Attention node and what it is fed, with other inputs or attributes where they are given."""
+    inputs = {"Q": heads(rng, 2, 4, 5, 16, dtype=dtype), "K": heads(rng, 2, 2, 7, 16, dtype=dtype),
+              "V": heads(rng, 2, 2, 7, 24, dtype=dtype)}
+    attributes = {name: value for name, value in changed.items() if not isinstance(value, np.ndarray) and value is not None}
+    inputs.update({name: value for name, value in changed.items() if name not in attributes})
+    model = models.single("Attention", inputs, list(outputs), set(constants), dtype, opset=opset, **attributes)
+    return model, {name: value for name, value in inputs.items() if value is not None and name not in constants}
+
+
+def causal(query, key, value, dim):
+    """Causal attention of [1,L,heads*dim] in float64, the queries at the end of the keys."""
+    q, k, v = (each[0].astype(np.float64).reshape(each.shape[1], -1, dim).swapaxes(0, 1) for each in (query, key, value))
+    k, v = (each.repeat(len(q) // len(each), 0) for each in (k, v))
+    scores = q @ k.swapaxes(1, 2) / np.sqrt(dim)
+    scores[:, ~np.tril(np.ones(scores.shape[1:], bool), k.shape[1] - q.shape[1])] = -np.inf
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    output = weights / weights.sum(-1, keepdims=True) @ v
+    return output.swapaxes(0, 1).reshape(query.shape).astype(query.dtype)
+
+
+# ------------------------------------------------------------------------------------------------ threads
+
+
+def test_two_sessions_in_two_threads(rng):
+    jobs = []
+    for dtype in (np.float32, np.float16):
+        model = models.gqa_decoder(rng, dtype)
+        steps = list(gqa_steps(rng, dtype, 128, 2, (9, 1, 1, 1, 1, 1)))
+        jobs.append((model, dtype, steps, [Decoder(cpu_session(model))]))
+    failures = []
+
+    def work(model, dtype, steps, theirs):
+        try:
+            ours = Decoder(vkattn_session(model))
+            for feeds in steps:
+                found, expected = ours.step(feeds, dtype), theirs[0].step(feeds, dtype)
+                for name in expected:
+                    assert_close(found[name], expected[name])
+                ours.past = dict(theirs[0].past)
+        except BaseException as error:  # noqa: BLE001 - told by the thread that waits
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=job) for job in jobs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a session hangs"
+    assert not failures, failures
+
+
+def test_one_session_in_two_threads(rng):
+    model, feeds = attention(rng)
+    session, expected, found = vkattn_session(model, alone=True), run(cpu_session(model), feeds)["Y"], [None, None]
+
+    def work(number):
+        for _ in range(20):
+            found[number] = run(session, feeds)["Y"]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive(), "a session hangs"
+    for each in found:
+        assert_close(each, expected)
+
+
+# ------------------------------------------------------------------------------------------------ caches on the device
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_cache_shared_by_past_and_present_stays_on_the_device(rng, dtype):
+    capacity, heads_, dim, new = 24, 2, 16, 5
+    inputs = {"query": heads(rng, 1, new, 4 * dim, dtype=dtype), "key": heads(rng, 1, new, heads_ * dim, dtype=dtype),
+              "value": heads(rng, 1, new, heads_ * dim, dtype=dtype), "past_key": np.zeros((1, heads_, capacity, dim), dtype),
+              "past_value": np.zeros((1, heads_, capacity, dim), dtype), "seqlens_k": np.zeros(1, np.int32),
+              "total": np.zeros(1, np.int32)}
+    model = models.single("GroupQueryAttention", inputs, ["output", "present_key", "present_value"], dtype=dtype,
+                          domain="com.microsoft", num_heads=4, kv_num_heads=heads_)
+    session = vkattn_session(model, alone=True)
+    device = vkattn_onnxruntime.devices()[0]
+    caches = {name: vkattn_onnxruntime.on_device(inputs[f"past_{name}"], device) for name in ("key", "value")}
+    keys, values, held = [], [], 0
+    for count in (new, 1, 1):
+        held += count
+        widths = {"query": 4 * dim, "key": heads_ * dim, "value": heads_ * dim}
+        fed = {name: heads(rng, 1, count, width, dtype=dtype) for name, width in widths.items()}
+        keys.append(fed["key"])
+        values.append(fed["value"])
+        fed.update(seqlens_k=np.array([held - 1], np.int32), total=np.array([held], np.int32))
+        binding = session.io_binding()
+        for name, value in fed.items():
+            binding.bind_cpu_input(name, value)
+        for name, cache in caches.items():
+            binding.bind_ortvalue_input(f"past_{name}", cache)
+            binding.bind_ortvalue_output(f"present_{name}", cache)
+        binding.bind_output("output")
+        session.run_with_iobinding(binding)
+        found = binding.get_outputs()[-1].numpy()
+        assert_close(found, causal(fed["query"], np.concatenate(keys, 1), np.concatenate(values, 1), dim))
+    rows = np.concatenate(keys, 1).reshape(held, heads_, dim).swapaxes(0, 1)
+    assert np.array_equal(vkattn_onnxruntime.to_host(caches["key"])[0, :, :held], rows)
+
+
+def test_constants_of_the_model_lie_on_the_device(rng):
+    model, feeds = attention(rng, constants=("K", "V", "attn_mask"), attn_mask=rng.random((5, 7)) < 0.7)
+    assert_close(run(vkattn_session(model, alone=True), feeds)["Y"], run(cpu_session(model), feeds)["Y"])
+
+
+def test_no_queries_and_no_keys(rng):
+    for shape in ({"Q": heads(rng, 2, 4, 0, 16)}, {"K": heads(rng, 2, 2, 0, 16), "V": heads(rng, 2, 2, 0, 24)}):
+        model, feeds = attention(rng, **shape)
+        found = run(vkattn_session(model, alone=True), feeds)["Y"]
+        assert found.shape == (2, 4, feeds["Q"].shape[2], 24) and not found.any()
+
+
+# ------------------------------------------------------------------------------------------------ reasons
+
+
+def product(rng, bits=4, constants=("B", "scales"), **attributes):
+    inputs = {"A": heads(rng, 3, 64), "B": rng.integers(0, 256, (8, 2, 4 * bits), dtype=np.uint8),
+              "scales": np.ones(16, np.float32)}
+    model = models.single("MatMulNBits", inputs, ["Y"], set(constants), domain="com.microsoft", K=64, N=8, bits=bits, block_size=32)
+    return model, {name: value for name, value in inputs.items() if name not in constants}
+
+
+def rotary(rng):
+    inputs = {"X": heads(rng, 1, 2, 5, 16), "cos": np.ones((9, 8), np.float32), "sin": np.zeros((9, 8), np.float32),
+              "position_ids": np.arange(5)[None]}
+    model = models.single("RotaryEmbedding", inputs, ["Y"], {"cos", "sin"})
+    return model, {name: inputs[name] for name in ("X", "position_ids")}
+
+
+@pytest.mark.parametrize("make, reason", [
+    (lambda rng: attention(rng, outputs=("Y", "", "", "scores")), "qk_matmul_output is asked for"),
+    (lambda rng: attention(rng, softmax_precision=11), "softmax_precision is double"),
+    (lambda rng: attention(rng, attn_mask=np.ones((5, 1), bool)), "attn_mask has 1 as its last dimension"),
+    (lambda rng: product(rng, bits=8), "weights of 8 bits, expected 4"),
+    (lambda rng: product(rng, constants=()), "is no constant of the model"),
+    (rotary, "no neighbour is taken"),
+], ids=["scores", "double", "narrow-mask", "8-bits", "weights-fed", "rotary-alone"])
+def test_what_is_left_is_told_with_a_reason(rng, capfd, make, reason):
+    model, feeds = make(rng)
+    try:
+        expected = cpu_session(model).run(None, feeds)
+    except Exception:  # noqa: BLE001 - what this version's processor has not either
+        pytest.skip("ONNX Runtime's processor has no such node")
+    capfd.readouterr()
+    session = vkattn_session(model, fallback_reasons=True)
+    told = capfd.readouterr().err
+    assert "node 'the_node'" in told and "left to other providers: " in told and reason in told
+    for one, other in zip(session.run(None, feeds), expected):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_reasons_are_not_told_unasked(rng, capfd):
+    vkattn_session(attention(rng, softmax_precision=11)[0])
+    assert "left to other providers" not in capfd.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------------ wrong inputs
+
+
+def grouped(rng, seqlens, total, past=0, positions=8):
+    inputs = {"query": heads(rng, 1, 3, 64), "key": heads(rng, 1, 3, 32), "value": heads(rng, 1, 3, 32),
+              "past_key": heads(rng, 1, 2, past, 16), "past_value": heads(rng, 1, 2, past, 16),
+              "seqlens_k": np.array(seqlens, np.int32), "total": np.array(total, np.int32),
+              "cos": np.ones((positions, 8), np.float32), "sin": np.zeros((positions, 8), np.float32)}
+    model = models.single("GroupQueryAttention", inputs, ["Y", "present_key", "present_value"], {"cos", "sin"},
+                          domain="com.microsoft", num_heads=4, kv_num_heads=2, do_rotary=1)
+    return model, {name: value for name, value in inputs.items() if name not in ("cos", "sin")}
+
+
+@pytest.mark.parametrize("make, line", [
+    (lambda rng: attention(rng, K=heads(rng, 2, 3, 7, 16), V=heads(rng, 2, 3, 7, 24)), "expected"),
+    (lambda rng: attention(rng, attn_mask=np.ones((5, 9), bool)), "attn_mask has shape [5,9], expected 7 keys"),
+    (lambda rng: attention(rng, attn_mask=None, past_key=heads(rng, 2, 3, 4, 16), past_value=heads(rng, 2, 3, 4, 24)),
+     "the past has shape"),
+    (lambda rng: grouped(rng, [2], 2), "total_sequence_length is 2, expected at least the 3 new tokens"),
+    (lambda rng: grouped(rng, [9], 3), "seqlens_k holds 9, expected 0 to 2"),
+    (lambda rng: grouped(rng, [1], 5, past=2), "seqlens_k holds 1, expected at least the 3 new tokens less 1"),
+    (lambda rng: grouped(rng, [9], 10, past=7), "position 8, expected 0 to 7, the rows of cos_cache"),
+    (lambda rng: grouped(rng, [2, 2], 3), "seqlens_k has 2 elements, expected one for each of 1 sequences"),
+], ids=["heads", "mask", "past", "total", "length", "short-length", "position", "lengths"])
+def test_wrong_inputs_are_refused_in_one_line(rng, make, line):
+    model, feeds = make(rng)
+    with pytest.raises(Exception) as caught:
+        vkattn_session(model, alone=True).run(None, feeds)
+    said = str(caught.value)
+    assert "vkattn: node 'the_node' (" in said and line in said
+    assert said.count("\n") <= 1 and type(caught.value).__name__ in ("InvalidArgument", "NotImplemented")
+    good, feeds = attention(rng)  # and what comes next runs
+    assert_close(run(vkattn_session(good, alone=True), feeds)["Y"], run(cpu_session(good), feeds)["Y"])
+
+
+def test_wrong_names_of_library_and_device(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist, expected the library"):
+        vkattn_onnxruntime._library(tmp_path / "none.so")
+    vkattn_onnxruntime.devices()
+    for device in ("no such device", 99, -1):
+        with pytest.raises(LookupError, match="no Vulkan device .*, expected one of"):
+            vkattn_onnxruntime.add(onnxruntime.SessionOptions(), device=device)
+
+
+def test_wrong_option():
+    options = onnxruntime.SessionOptions()
+    options.add_provider_for_devices(vkattn_onnxruntime.devices()[:1], {"fallback_reasons": "perhaps"})
+    model = models.single("Attention", {name: np.zeros((1, 1, 2, 8), np.float32) for name in "QKV"}, ["Y"])
+    with pytest.raises(Exception, match="fallback_reasons is 'perhaps', expected 0 or 1"):
+        onnxruntime.InferenceSession(model, options, enable_fallback=0)
