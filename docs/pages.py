@@ -12,7 +12,8 @@ import urllib.parse
 
 import markdown
 
-PATTERNS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "bench/results/**/*.md")
+PATTERNS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "integrations/README.md", "integrations/*/README.md",
+            "bench/results/**/*.md")
 
 
 class Page(html.parser.HTMLParser):

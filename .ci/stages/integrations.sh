@@ -1,10 +1,14 @@
 # shellcheck shell=bash
 # vkattn in other people's engines: integrations/NAME/test of each, with the packages of integrations/NAME/debian-packages, in Debian testing.
-# One that exits with 77 cannot run here: that is counted as skipped, for the reason of its last line.
+# What a folder's `fetch` gets from PyPI it gets here, outside of Debian testing, whose pip knows no certificates of this machine's.
+# A test that exits with 77 cannot run here: that is counted as skipped, for the reason of its last line.
 if ! find integrations -name debian-packages -exec cat {} + | xargs scripts/modern-root install; then
     without_testing "no integration was tested"
     return
 fi
+for fetch in integrations/*/fetch; do
+    [ ! -x "$fetch" ] || "$fetch" || [ $? -eq 77 ] # its test says what it lacks
+done
 use_driver /usr/share/vulkan/icd.d/lvp_icd.json
 status=0
 for test in integrations/*/test; do
