@@ -47,7 +47,7 @@ if(VKATTN_PYTHON AND NOT VKATTN_EMULATED_SUBGROUPS)
         COMMAND ${CMAKE_COMMAND} -E chdir ${PROJECT_BINARY_DIR}/amalgamation ${CMAKE_COMMAND} -E tar czf
                 ${PROJECT_BINARY_DIR}/vkattn-${PROJECT_VERSION}-amalgamation.tar.gz vkattn-${PROJECT_VERSION}
         COMMENT "Writing the library as one file, ${amalgamation}/vkattn.cpp" VERBATIM)
-    add_dependencies(amalgamation vkattn_shaders)
+    add_dependencies(amalgamation vkattn_shaders vkattn_variant_sources)
 endif()
 if(ANDROID AND BUILD_SHARED_LIBS)
     add_custom_target(android_archive

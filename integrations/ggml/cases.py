@@ -39,6 +39,8 @@ def main():
 
     by_ggml = supported(arguments.program, {"GGML_VK_DISABLE_VKATTN": "1"})
     by_vkattn = supported(arguments.program, {"GGML_VK_FORCE_VKATTN": "1"})
+    if not by_vkattn or by_vkattn == by_ggml:  # vkattn has head sizes that ggml has not
+        sys.exit(f"{len(by_vkattn)} cases are vkattn's, {len(by_ggml)} ggml's: is vkattn in this build, and takes the device?")
     failed = sorted(by_ggml - by_vkattn)
     print(f"{len(by_vkattn)} cases are vkattn's, {len(by_ggml)} ggml's, {len(failed)} ggml's alone", flush=True)
 

@@ -308,29 +308,35 @@ bool may_loop(const LinearAttention &problem, const DeviceCaps &caps, uint64_t i
 // CPU drivers keep the state in a core's cache: token by token in registers alone they are faster than in chunks at any length, with shared
 // memory up to some. Compilers take too long for larger heads in registers.
 std::vector<const Way *> ways_of(const LinearAttention &problem, const DeviceCaps &caps) {
-    constexpr uint64_t kMostOfCpu = 1024;
+    constexpr uint64_t kMostOfCpu = 1024, kIterationsOfToken = 8, kIterationsOfUniform = 2;
     constexpr uint32_t kMostUniformHeadDim = 256;
     const uint64_t longest = problem.sequences.longest;
     const bool is_cpu = caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    const bool few = longest <= (is_cpu && may_loop(problem, caps, 8) ? kMostOfCpu : kMostRecurrentTokens);
+    const bool few =
+        longest <= (is_cpu && may_loop(problem, caps, kIterationsOfToken) ? kMostOfCpu : kMostRecurrentTokens);
     std::vector<const Way *> ways;
-    if (has_linear_attention_uniform(caps) && may_loop(problem, caps, 2) && problem.head_dim <= kMostUniformHeadDim)
+    if (has_linear_attention_uniform(caps) && may_loop(problem, caps, kIterationsOfUniform) &&
+        problem.head_dim <= kMostUniformHeadDim)
         ways.push_back(&kUniform);
     if (few)
         ways.insert(ways.end(), {&kRecurrent, &kChunked});
     else
         ways.insert(ways.end(), {&kChunked, &kRecurrent});
+    if (!may_loop(problem, caps, kIterationsOfToken)) std::erase(ways, &kRecurrent);
     if (longest == 0 || problem.sequences.keeps_tokens) std::erase(ways, &kChunked); // states alone; states of tokens
     return ways;
 }
 
 // Another way takes the place of one that the self-test has found wrong, as far as the caller's form leaves the choice.
 const Way &chosen_way(const PlanBuilder &builder, const LinearAttention &problem, vkattn_linear_attention_form form) {
-    require(form != VKATTN_FORM_CHUNKED || !problem.sequences.keeps_tokens,
+    require(form != VKATTN_FORM_CHUNKED || problem.sequences.longest == 0 || !problem.sequences.keeps_tokens,
             "form: VKATTN_FORM_CHUNKED with token_states to write, expected another");
     std::vector<const Way *> ways = ways_of(problem, builder.context().caps());
     if (form != VKATTN_FORM_AUTO && problem.sequences.longest != 0)
         std::erase_if(ways, [&](const Way *way) { return way->form != form; });
+    if (ways.empty())
+        fail(VKATTN_ERROR_UNSUPPORTED, "form: ", static_cast<int>(form), " of ", problem.sequences.longest, " tokens ",
+             on_bounded_loops(builder.context().caps()));
     const auto right = std::ranges::find_if(ways, [&](const Way *way) {
         return std::ranges::all_of(way->shaders, [&](const Shader *each) { return is_right(builder, *each); });
     });

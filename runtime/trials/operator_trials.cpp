@@ -326,8 +326,9 @@ std::string check_convolution(Context &context) {
 }
 
 // The delta rule of two heads, with decays of heads; tokens fill no whole chunk.
+template <uint64_t kDims = 24>
 std::string check_recurrence(Context &context, vkattn_linear_attention_form form, uint64_t tokens) {
-    constexpr uint64_t kHeads = 2, kDims = 24;
+    constexpr uint64_t kHeads = 2;
     TrialNumbers numbers;
     const vkattn_tensor rows = contiguous(VKATTN_TYPE_F32, {1, kHeads, tokens, kDims});
     RoleBuffer query(context, VKATTN_ROLE_QUERY, rows), key(context, VKATTN_ROLE_KEY, rows);
@@ -373,6 +374,8 @@ std::string check_recurrence(Context &context, vkattn_linear_attention_form form
 }
 
 std::string check_recurrent(Context &context) { return check_recurrence(context, VKATTN_FORM_RECURRENT, 9); }
+// Heads that CPU drivers' own kernel does not take.
+std::string check_large_recurrent(Context &context) { return check_recurrence<264>(context, VKATTN_FORM_RECURRENT, 3); }
 std::string check_chunked(Context &context) { return check_recurrence(context, VKATTN_FORM_CHUNKED, 75); }
 
 std::string check_lists(Context &context) { return check_sorting(context, 100); }
@@ -383,8 +386,9 @@ std::string check_index_by_addresses(Context &context) { return check_index(cont
 // CPU drivers may compile the chunks for long, and are trusted with what few of their plans take.
 bool is_no_cpu(const DeviceCaps &caps) { return caps.device_type != VK_PHYSICAL_DEVICE_TYPE_CPU; }
 
-// Where that of CPU drivers is taken, it is for larger heads alone.
-bool has_staged_tokens(const DeviceCaps &caps) { return !has_linear_attention_uniform(caps); }
+std::string check_staged(Context &context) {
+    return has_linear_attention_uniform(context.caps()) ? check_large_recurrent(context) : check_recurrent(context);
+}
 
 constexpr OperatorTrial kTrials[] = {
     {&shaders::norm, check_norms},
@@ -394,7 +398,7 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::mask_indices, check_mask_indices},
     {&shaders::merge, check_merge_of_calls},
     {&shaders::causal_conv1d, check_convolution},
-    {&shaders::linear_attention_recurrent, check_recurrent, nullptr, has_staged_tokens},
+    {&shaders::linear_attention_recurrent, check_staged},
     {&shaders::linear_attention_uniform, check_recurrent, nullptr, has_linear_attention_uniform},
     {&shaders::linear_attention_states, check_chunked, nullptr, is_no_cpu},
     {&shaders::linear_attention_chunks, check_chunked, &shaders::linear_attention_states, is_no_cpu},

@@ -484,6 +484,30 @@ TEST_CASE_FIXTURE(DeviceTest, "what is wrong is named") {
     CHECK(message([](auto &d) { d.states.initial_state.shape[1] = 1; }).starts_with("initial_state: type F32"));
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "a form that the device's loops are too short for is refused, not cut short") {
+    const LimitedDevice device("max_loop_iterations=30,self_test=0");
+    const Problem p{.heads = 2, .len = 20};
+    const Tensors t = draw(p);
+    vkattn_linear_attention_desc desc = describe(p, t);
+    desc.form = VKATTN_FORM_RECURRENT;
+    try {
+        (void)device.device().context().linear_attention_plan(desc);
+        FAIL("the plan was made, expected an error");
+    } catch (const vkattn::Error &error) {
+        CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
+        CHECK(std::string(error.what()).starts_with("form: 1 of 20 tokens"));
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "without tokens no form needs chunks, where states of tokens are kept, too") {
+    const Problem p{.heads = 2, .len = 0, .form = VKATTN_FORM_CHUNKED};
+    const Tensors t = draw(p);
+    vkattn_linear_attention_desc desc = describe(p, t);
+    desc.states.token_states = desc.states.final_state;
+    desc.states.draft_tokens = 1;
+    CHECK_NOTHROW((void)test_device().context().linear_attention_plan(desc));
+}
+
 TEST_SUITE_END();
 
 namespace {
