@@ -10,7 +10,7 @@
  *
  * library  path of the library that this folder builds
  * device   NULL: the first; else a part of the device's name, as Vulkan has it
- * Returns NULL, or a status to release: ORT_NOT_FOUND where there is no such device. */
+ * Returns NULL, or a status to release: ORT_NOT_FOUND where there is no such device. Calls for one environment come one after the other. */
 static inline OrtStatus *vkattn_onnxruntime_add(const OrtApi *api, OrtEnv *env, OrtSessionOptions *options,
                                                 const ORTCHAR_T *library, const char *device) {
     static const char *const provider = "VkattnExecutionProvider";
@@ -29,6 +29,9 @@ static inline OrtStatus *vkattn_onnxruntime_add(const OrtApi *api, OrtEnv *env, 
         }
         if (is_known || registered)
             return api->CreateStatus(ORT_NOT_FOUND, "vkattn: no such Vulkan device, expected one");
+        /* It may be registered without a device, which nothing tells: no session uses it then, and it is registered anew. */
+        OrtStatus *was_not = api->UnregisterExecutionProviderLibrary(env, provider);
+        if (was_not) api->ReleaseStatus(was_not);
         failed = api->RegisterExecutionProviderLibrary(env, provider, library);
         if (failed) return failed;
     }

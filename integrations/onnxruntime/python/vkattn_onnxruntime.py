@@ -36,6 +36,10 @@ def devices(library=None):
     """The Vulkan devices, as onnxruntime.OrtEpDevice; registers the library at the first call."""
     with _REGISTERING:
         if not _known():
+            try:  # it may be registered without a device, which nothing tells: no session uses it then, and it is registered anew
+                onnxruntime.unregister_execution_provider_library(PROVIDER)
+            except Exception:  # noqa: BLE001 - it was not registered
+                pass
             onnxruntime.register_execution_provider_library(PROVIDER, _library(library))
     return _known()
 

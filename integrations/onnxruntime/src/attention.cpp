@@ -3,6 +3,7 @@
 #include "rotary.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace vkattn_ort {
 namespace {
@@ -107,12 +108,20 @@ Present present_of(Call &call, const View &rows, std::size_t past_input, std::si
     return {cache, past_len};
 }
 
+// Returns the nearest int32: sizes and lengths that are larger mean "all", as the largest int64 does.
+std::int32_t narrow_clamped(std::int64_t value) {
+    using Limits = std::numeric_limits<std::int32_t>;
+    return static_cast<std::int32_t>(std::clamp<std::int64_t>(value, Limits::min(), Limits::max()));
+}
+
 std::vector<std::int32_t> narrowed(const std::vector<std::int64_t> &values, std::uint64_t count, const char *name) {
     if (values.size() != count)
         throw Failure(ORT_INVALID_ARGUMENT, std::string(name) + " has " + std::to_string(values.size()) +
                                                 " elements, expected one for each of " + std::to_string(count) +
                                                 " sequences");
-    return {values.begin(), values.end()};
+    std::vector<std::int32_t> narrow(values.size());
+    std::ranges::transform(values, narrow.begin(), narrow_clamped);
+    return narrow;
 }
 
 void give_lengths(Call &call, Attention &attention, std::span<const std::int32_t> lengths) {
@@ -168,8 +177,8 @@ class OnnxAttention : public Operator {
         vkattn_attention_desc &desc = attention.desc;
         if (causal_) desc.mask_flags |= VKATTN_MASK_CAUSAL;
         if (window_left_ >= 0 || window_right_ >= 0) desc.mask_flags |= VKATTN_MASK_WINDOW;
-        desc.window_left = static_cast<std::int32_t>(window_left_);
-        desc.window_right = static_cast<std::int32_t>(window_right_);
+        desc.window_left = narrow_clamped(window_left_);
+        desc.window_right = narrow_clamped(window_right_);
         if (const Tensor mask = call.input(3)) give_mask(call, attention, "attn_mask", mask, key.heads.layout.shape[2]);
         if (const Tensor lengths = call.input(6)) {
             give_lengths(call, attention, narrowed(call.integers(lengths), desc.query.shape[0], "nonpad_kv_seqlen"));
@@ -231,6 +240,7 @@ class MultiHeadAttention : public Operator {
         std::uint64_t first = 0;
         const View numbers = call.view(bias);
         for (View *each : {&all.query, &all.key, &all.value}) {
+            if (each != &all.query && k.shape.size() == 4) break; // ONNX Runtime: K and V by heads have theirs
             const std::uint64_t size = each->layout.shape[1] * each->layout.shape[3];
             if (first + size > whole(bias.elements()))
                 throw refused("bias", bias, "the widths of query, key and value");
@@ -343,9 +353,15 @@ class GroupQueryAttention : public Operator {
 
     Projected projected(const Call &call) const {
         const Tensor q = call.input(0), k = call.input(1), v = call.input(2);
-        if (k && v)
-            return {heads_of(call, "query", q, heads_), heads_of(call, "key", k, kv_heads_),
-                    heads_of(call, "value", v, kv_heads_)};
+        if (k && v) {
+            const Projected apart{heads_of(call, "query", q, heads_), heads_of(call, "key", k, kv_heads_),
+                                  heads_of(call, "value", v, kv_heads_)};
+            const std::uint64_t new_tokens = sizes_of(apart.query).len;
+            const std::string expected = "the query's " + std::to_string(new_tokens) + " new tokens";
+            if (sizes_of(apart.key).len != new_tokens) throw refused("key", k, expected);
+            if (sizes_of(apart.value).len != new_tokens) throw refused("value", v, expected);
+            return apart;
+        }
         const std::int64_t all = heads_ + 2 * kv_heads_;
         if (q.shape.size() != 3 || q.shape[2] % all != 0)
             throw refused("query", q, "a last dimension that " + std::to_string(all) + " packed heads divide");
@@ -360,7 +376,7 @@ class GroupQueryAttention : public Operator {
     static Lengths lengths_of(const Call &call, const View &query) {
         const auto new_tokens = static_cast<std::int64_t>(query.layout.shape[2]);
         const std::vector<std::int64_t> total = call.integers(call.input(6));
-        if (total.size() != 1 || total[0] < new_tokens)
+        if (total.size() != 1 || total[0] < new_tokens || total[0] > std::numeric_limits<std::int32_t>::max())
             throw Failure(ORT_INVALID_ARGUMENT,
                           "total_sequence_length is " + (total.empty() ? "empty" : std::to_string(total[0])) +
                               ", expected at least the " + std::to_string(new_tokens) + " new tokens");
@@ -369,10 +385,11 @@ class GroupQueryAttention : public Operator {
                         whole(total[0]),
                         total[0] == new_tokens};
         for (std::int32_t &each : lengths.all) {
-            if (each < 0 || ++each > total[0])
-                throw Failure(ORT_INVALID_ARGUMENT, "seqlens_k holds " + std::to_string(each - 1) + ", expected 0 to " +
+            if (each < 0 || each >= total[0])
+                throw Failure(ORT_INVALID_ARGUMENT, "seqlens_k holds " + std::to_string(each) + ", expected 0 to " +
                                                         std::to_string(total[0] - 1) +
                                                         ", less than total_sequence_length");
+            ++each;
             const std::int64_t past = lengths.is_prompt ? 0 : each - new_tokens;
             if (past < 0)
                 throw Failure(ORT_INVALID_ARGUMENT, "seqlens_k holds " + std::to_string(each - 1) +
@@ -385,7 +402,7 @@ class GroupQueryAttention : public Operator {
 
     void rotate(Call &call, const Lengths &lengths, View &query, View &key) const {
         const HeadSizes sizes = sizes_of(query);
-        std::vector<std::int32_t> positions(sizes.batch * sizes.len);
+        std::vector<std::int64_t> positions(sizes.batch * sizes.len);
         const Tensor given = call.input(9);
         std::vector<std::int64_t> ids;
         if (given) ids = call.integers(given);
@@ -394,8 +411,8 @@ class GroupQueryAttention : public Operator {
         for (std::size_t each = 0; each < positions.size(); ++each) {
             const auto token = static_cast<std::int64_t>(each % sizes.len);
             std::int64_t position = lengths.past[each / sizes.len] + token;
-            if (given) position = lengths.is_prompt ? ids[0] + token : ids[each];
-            positions[each] = static_cast<std::int32_t>(position);
+            if (given) position = lengths.is_prompt ? position_after(ids[0], token) : ids[each];
+            positions[each] = position;
         }
         for (View *each : {&query, &key}) {
             const HeadSizes own = sizes_of(*each);
@@ -416,6 +433,10 @@ class GroupQueryAttention : public Operator {
             throw refused("the past", past, "[batch,kv_num_heads,tokens,head size] of the new tokens");
         HeadSizes held = sizes;
         held.len = past ? whole(past.shape[2]) : 0;
+        for (const std::int32_t tokens : lengths.past)
+            if (whole(tokens) > held.len)
+                throw refused("the past", past,
+                              "the " + std::to_string(tokens) + " tokens before seqlens_k's new ones");
         sizes.len = std::max(held.len, lengths.total);
         const std::vector<std::int64_t> shape = {
             static_cast<std::int64_t>(sizes.batch), static_cast<std::int64_t>(sizes.heads),
@@ -427,10 +448,25 @@ class GroupQueryAttention : public Operator {
                               : call.temporary(rows.layout.type, {sizes.batch, sizes.heads, sizes.len, sizes.head_dim});
         const View cache = heads_apart(room, sizes);
         const bool in_place = past && present && past.address == present.address;
-        if (held.len != 0 && !in_place && !lengths.is_prompt)
+        if (held.len != 0 && !in_place && (present || !lengths.is_prompt))
             append(call, heads_apart(call.view(past), held), cache, 0);
+        if (present && !in_place) clear_behind(call, cache, held.len, sizes_of(rows).len, lengths);
         append(call, rows, cache, 0, &past_lengths);
         return cache;
+    }
+
+    // Sets rows of a cache to 0 from one on, where some sequence's new rows do not reach its end.
+    static void clear_behind(Call &call, const View &cache, std::uint64_t first, std::uint64_t new_tokens,
+                             const Lengths &lengths) {
+        HeadSizes sizes = sizes_of(cache);
+        const auto is_short = [&](std::int32_t past) { return whole(past) + new_tokens < sizes.len; };
+        if (first == sizes.len || std::ranges::none_of(lengths.past, is_short)) return;
+        sizes.len -= first;
+        const std::vector<std::uint8_t> zeros(sizes.head_dim * sizeof(float));
+        View rows = call.bytes(cache.layout.type, zeros, {sizes.head_dim});
+        rows.layout =
+            vkattn::tensor(cache.layout.type, {sizes.batch, sizes.heads, sizes.len, sizes.head_dim}, {0, 0, 0, 1});
+        append(call, rows, cache, static_cast<std::uint32_t>(first));
     }
 
     void give_masks(Call &call, Attention &attention, const Lengths &lengths, const View &past_lengths) const {
@@ -438,12 +474,12 @@ class GroupQueryAttention : public Operator {
         if (causal_) desc.mask_flags |= VKATTN_MASK_CAUSAL;
         if (window_left_ >= 0) {
             desc.mask_flags |= VKATTN_MASK_WINDOW;
-            desc.window_left = static_cast<std::int32_t>(window_left_);
+            desc.window_left = narrow_clamped(window_left_);
             desc.window_right = -1;
         }
         attention.give(&vkattn_attention_desc::past_lengths, VKATTN_ROLE_PAST_LENGTHS, past_lengths);
         give_lengths(call, attention, lengths.all);
-        if (const Tensor bias = call.input(10)) give_mask(call, attention, "attention_bias", bias, desc.key.shape[2]);
+        if (const Tensor bias = call.input(10)) give_mask(call, attention, "attention_bias", bias, lengths.total);
         if (sinks_.empty()) return;
         if (sinks_.size() != whole(heads_))
             throw Failure(ORT_INVALID_ARGUMENT,
@@ -473,11 +509,24 @@ std::string first_of(std::initializer_list<std::string> obstacles) {
     return "";
 }
 
+// Heads: of a tensor of 3 dimensions; those of more say their size.
+std::string heads_obstacle(const char *name, const Declared &value, std::int64_t heads) {
+    constexpr std::int64_t kLargestHeadDim = 576; // of vkattn's attention
+    if (!value.present || !value.shape || value.shape->size() < 3) return "";
+    if (value.shape->size() == 3 && heads <= 0)
+        return std::string(name) + " has " + std::to_string(heads) + " heads, expected 1 or more";
+    const std::int64_t size = value.shape->back() / (value.shape->size() == 3 ? heads : 1);
+    if (size <= kLargestHeadDim) return "";
+    return std::string(name) + " has heads of " + std::to_string(size) + " elements, expected at most " +
+           std::to_string(kLargestHeadDim);
+}
+
 // A mask's type and its last dimension, which kernels read in a row.
 std::string mask_obstacle(const char *name, const Declared &mask) {
     if (!mask.present) return "";
-    if (mask.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16)
-        return std::string(name) + " is bfloat16, expected bool, float or float16";
+    if (mask.type != ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL && mask.type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT &&
+        mask.type != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16)
+        return std::string(name) + " is " + element_name(mask.type) + ", expected bool, float or float16";
     if (mask.shape && !mask.shape->empty() && mask.shape->back() == 1)
         return std::string(name) + " has 1 as its last dimension, expected one element for each key";
     return rank_obstacle(name, mask, 1, 4);
@@ -500,6 +549,9 @@ std::string attention_obstacle(const Node &node) {
         return "nonpad_kv_seqlen is given beside a past, expected one of them";
     return first_of({float_obstacle("Q", node.input(0)), float_obstacle("K", node.input(1)),
                      float_obstacle("V", node.input(2)), rank_obstacle("Q", node.input(0), 3, 4),
+                     heads_obstacle("Q", node.input(0), node.integer("q_num_heads", 0)),
+                     heads_obstacle("K", node.input(1), node.integer("kv_num_heads", 0)),
+                     heads_obstacle("V", node.input(2), node.integer("kv_num_heads", 0)),
                      mask_obstacle("attn_mask", node.input(3))});
 }
 
@@ -507,9 +559,12 @@ std::unique_ptr<Operator> make_attention(const Node &node, Device &) { return st
 
 std::string multi_head_obstacle(const Node &node) {
     if (node.output(3).present) return "qk is asked for, expected the output and the present alone";
+    const std::int64_t heads = node.integer("num_heads", 0);
+    if (heads <= 0) return "num_heads is " + std::to_string(heads) + ", expected 1 or more";
     return first_of({float_obstacle("query", node.input(0)), absent_obstacle("past_sequence_length", node.input(8)),
                      absent_obstacle("cache_indirection", node.input(9)), rank_obstacle("query", node.input(0), 3, 5),
-                     mask_obstacle("attention_bias", node.input(5)),
+                     heads_obstacle("query", node.input(0), heads), heads_obstacle("key", node.input(1), heads),
+                     heads_obstacle("value", node.input(2), heads), mask_obstacle("attention_bias", node.input(5)),
                      rank_obstacle("key_padding_mask", node.input(4), 1, 3),
                      node.input(4).shape && node.input(4).shape->size() == 3 && node.input(5).present
                          ? "key_padding_mask of 3 dimensions beside attention_bias, expected one of them"
@@ -522,6 +577,9 @@ std::unique_ptr<Operator> make_multi_head(const Node &node, Device &) {
 
 std::string grouped_obstacle(const Node &node) {
     if (node.output(3).present) return "output_qk is asked for, expected the output and the present alone";
+    for (const char *heads : {"num_heads", "kv_num_heads"})
+        if (node.integer(heads, 0) <= 0)
+            return std::string(heads) + " is " + std::to_string(node.integer(heads, 0)) + ", expected 1 or more";
     if (node.text("k_quant_type", "NONE") != "NONE" || node.text("v_quant_type", "NONE") != "NONE")
         return "a quantised cache, expected one of the query's type";
     if (node.integer("local_window_size", -1) == 0) return "local_window_size is 0, expected -1 or at least 1";
@@ -539,7 +597,12 @@ std::string grouped_obstacle(const Node &node) {
         if (grouped_head_dim(node) == 0)
             return "the size of a head is not known before a call, expected a static shape";
     }
+    const std::int64_t kv_heads = node.integer("kv_num_heads", 0),
+                       heads = node.integer("num_heads", 0) + (node.input(1).present ? 0 : 2 * kv_heads);
     return first_of({float_obstacle("query", node.input(0)), rank_obstacle("query", node.input(0), 3, 3),
+                     heads_obstacle("query", node.input(0), heads), heads_obstacle("key", node.input(1), kv_heads),
+                     heads_obstacle("value", node.input(2), kv_heads),
+                     node.input(11).present ? float_obstacle("head_sink", node.input(11)) : "",
                      absent_obstacle("k_scale", node.input(12)), absent_obstacle("v_scale", node.input(13)),
                      absent_obstacle("q_norm_weight", node.input(14)), absent_obstacle("k_norm_weight", node.input(15)),
                      absent_obstacle("query_seqlens", node.input(16)),

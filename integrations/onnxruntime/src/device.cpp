@@ -7,11 +7,12 @@ namespace {
 constexpr std::uint32_t kMemoryVendor = 0x564b4154;
 constexpr std::uint32_t kSharedPlans = 1024;
 
-bool is_host(const OrtMemoryDevice *place) {
-    return Ort::GetEpApi().MemoryDevice_GetDeviceType(place) == OrtMemoryInfoDeviceType_CPU;
-}
-
 } // namespace
+
+bool is_host(const OrtMemoryDevice *place) {
+    return Ort::GetEpApi().MemoryDevice_GetDeviceType(place) == OrtMemoryInfoDeviceType_CPU ||
+           Ort::GetEpApi().MemoryDevice_GetMemoryType(place) == OrtDeviceMemoryType_HOST_ACCESSIBLE;
+}
 
 void log(const OrtLogger *logger, OrtLoggingLevel level, const std::string &line) noexcept {
     if (!logger) return;

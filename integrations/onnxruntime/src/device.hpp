@@ -49,6 +49,9 @@ class Device {
     std::map<std::vector<std::byte>, std::weak_ptr<const void>> shared_;
 };
 
+// Says whether the host reads and writes there.
+bool is_host(const OrtMemoryDevice *place);
+
 // What ONNX Runtime allocates a device's tensors with.
 struct Allocator : OrtAllocator {
     Allocator(Device &device, const OrtLogger *logger);

@@ -80,7 +80,9 @@ std::vector<float> HostTensor::floats() const {
     if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16) return converted<Ort::Float16_t>(bytes);
     if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16) return converted<Ort::BFloat16_t>(bytes);
     if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8) return converted<std::uint8_t>(bytes);
-    return converted<float>(bytes);
+    if (type == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) return converted<float>(bytes);
+    throw Failure(ORT_INVALID_GRAPH,
+                  std::string("a constant is ") + element_name(type) + ", expected float, float16, bfloat16 or uint8");
 }
 
 Node::Node(Ort::ConstNode node)
@@ -130,8 +132,13 @@ Tensor Call::input(std::size_t index) const {
     const auto info = value.GetTensorTypeAndShapeInfo();
     Tensor tensor{true, info.GetElementType(), info.GetShape()};
     if (tensor.elements() == 0) return tensor;
-    if (device_.holds(Ort::GetEpApi().Value_GetMemoryDevice(value)))
+    const OrtMemoryDevice *place = Ort::GetEpApi().Value_GetMemoryDevice(value);
+    if (device_.holds(place))
         tensor.address = const_cast<void *>(value.GetTensorRawData());
+    else if (!is_host(place))
+        throw Failure(ORT_INVALID_ARGUMENT,
+                      "input " + std::to_string(index) +
+                          " lies in another device's memory, expected this device's or the host's");
     else
         tensor.host = value.GetTensorRawData();
     return tensor;

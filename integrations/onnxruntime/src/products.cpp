@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace vkattn_ort {
 namespace {
@@ -96,13 +97,18 @@ std::vector<std::byte> plain_numbers(const Blocks &blocks, vkattn_type type) {
     return bytes;
 }
 
+constexpr float kSmallestNormal = 6.104e-5f; // of float16: below it fewer bits are left
+
 // Blocks of ggml's with scales of f16 where the layout has an equal there; else plain numbers, in f32 where f16
 // would not hold them.
 vkattn_type type_for(const Blocks &blocks) {
     const auto by_magnitude = [](float one, float other) { return std::abs(one) < std::abs(other); };
+    float smallest = std::numeric_limits<float>::infinity(); // but 0, which float16 has
+    for (const float scale : blocks.scales)
+        if (scale != 0.0f) smallest = std::min(smallest, std::abs(scale));
     const float largest = std::abs(*std::ranges::max_element(blocks.scales, by_magnitude));
     const float furthest = std::abs(*std::ranges::max_element(blocks.points, by_magnitude));
-    if (!(largest > 1e-4f && largest < 2000.0f && furthest <= 16.0f)) return VKATTN_TYPE_F32;
+    if (!(smallest >= kSmallestNormal && largest < 2000.0f && furthest <= 16.0f)) return VKATTN_TYPE_F32;
     if (blocks.block_size % kBlock != 0 || blocks.inputs % kBlock != 0) return VKATTN_TYPE_F16;
     const bool centred = std::ranges::all_of(blocks.points, [](float point) { return point == kMiddle; });
     return centred ? VKATTN_TYPE_Q4_0 : VKATTN_TYPE_Q4_1;
@@ -157,6 +163,10 @@ class Product : public Operator {
 
 std::string product_obstacle(const Node &node) {
     if (std::string obstacle = float_obstacle("A", node.input(0)); !obstacle.empty()) return obstacle;
+    if (std::string obstacle = float_obstacle("scales", node.input(2)); !obstacle.empty()) return obstacle;
+    if (const Declared &points = node.input(3); points.present && points.type != ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8)
+        if (std::string obstacle = float_obstacle("zero_points", points); !obstacle.empty())
+            return obstacle + " or packed in uint8";
     if (const std::int64_t bits = node.integer("bits", 4); bits != 4)
         return "weights of " + std::to_string(bits) + " bits, expected 4";
     if (node.integer("weight_prepacked", 0) != 0)

@@ -110,12 +110,13 @@ std::shared_ptr<const Rotation> Rotation::shared(Device &device, const HostTenso
         key, [&] { return std::make_shared<const Rotation>(device, cos, sin, head_dim, interleaved); });
 }
 
-Rotation::Rows Rotation::look_up(Call &call, std::span<const std::int32_t> positions) const {
-    for (const std::int32_t position : positions)
+Rotation::Rows Rotation::look_up(Call &call, std::span<const std::int64_t> positions) const {
+    for (const std::int64_t position : positions)
         if (position < 0 || static_cast<std::uint64_t>(position) >= positions_)
             throw Failure(ORT_INVALID_ARGUMENT, "position " + std::to_string(position) + ", expected 0 to " +
                                                     std::to_string(positions_ - 1) + ", the rows of cos_cache");
-    const View tokens = call.numbers(positions, {1, positions.size()});
+    const std::vector<std::int32_t> narrow(positions.begin(), positions.end());
+    const View tokens = call.numbers(narrow, {1, positions.size()});
     const auto rows_of = [&](const View &table) {
         const View rows = call.temporary(VKATTN_TYPE_F32, {1, positions.size(), head_dim_});
         vkattn_embedding_desc desc{};
@@ -151,7 +152,7 @@ void Rotation::rotate(Call &call, const vkattn_tensor &x, const vkattn_tensor &y
                                                    {VKATTN_ROLE_OUTPUT, target}});
 }
 
-void Rotation::apply(Call &call, const View &x, const View &y, std::span<const std::int32_t> positions) const {
+void Rotation::apply(Call &call, const View &x, const View &y, std::span<const std::int64_t> positions) const {
     const HeadSizes sizes = sizes_of(x);
     if (positions.empty() || sizes.heads == 0) return;
     Rows rows = look_up(call, positions);
@@ -230,16 +231,16 @@ class Rotary : public Operator {
         return {given[0], given[2] / head_dim_, given[1], head_dim_};
     }
 
-    std::vector<std::int32_t> positions_at(Call &call, const HeadSizes &sizes) const {
+    std::vector<std::int64_t> positions_at(Call &call, const HeadSizes &sizes) const {
         const std::vector<std::int64_t> given = call.integers(call.input(positions_input_));
-        std::vector<std::int32_t> positions(sizes.batch * sizes.len);
+        std::vector<std::int64_t> positions(sizes.batch * sizes.len);
         if (given.size() != positions.size() && given.size() != 1)
             throw Failure(ORT_INVALID_ARGUMENT, "position_ids has " + std::to_string(given.size()) +
                                                     " elements, expected " + std::to_string(positions.size()));
         for (std::size_t each = 0; each < positions.size(); ++each)
-            positions[each] = static_cast<std::int32_t>(given.size() == positions.size()
-                                                            ? given[each]
-                                                            : given[0] + static_cast<std::int64_t>(each % sizes.len));
+            positions[each] = given.size() == positions.size()
+                                  ? given[each]
+                                  : position_after(given[0], static_cast<std::int64_t>(each % sizes.len));
         return positions;
     }
 

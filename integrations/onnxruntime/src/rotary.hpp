@@ -17,13 +17,13 @@ class Rotation {
                                                   std::uint64_t head_dim, bool interleaved);
 
     // Rotates x, [B,H,L,D], into y by the positions [B * L].
-    void apply(Call &call, const View &x, const View &y, std::span<const std::int32_t> positions) const;
+    void apply(Call &call, const View &x, const View &y, std::span<const std::int64_t> positions) const;
 
   private:
     struct Rows {
         View cos, sin;
     };
-    Rows look_up(Call &call, std::span<const std::int32_t> positions) const;
+    Rows look_up(Call &call, std::span<const std::int64_t> positions) const;
     void rotate(Call &call, const vkattn_tensor &x, const vkattn_tensor &y, const View &source, const View &target,
                 const Rows &rows) const;
 
@@ -31,6 +31,11 @@ class Rotation {
     View cos_, sin_, identity_, turn_;
     std::vector<std::shared_ptr<Scratch>> memory_;
 };
+
+// Returns first + token, negative where an int64 does not hold it.
+inline std::int64_t position_after(std::int64_t first, std::int64_t token) {
+    return static_cast<std::int64_t>(static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(token));
+}
 
 // Returns x + bias of heads, [B,H,L,D] contiguous in a temporary. bias: [H,D], from an element on. A product by the identity, too.
 View with_bias(Call &call, const View &x, const View &bias, std::uint64_t first);

@@ -12,6 +12,7 @@ import vkattn_onnxruntime  # noqa: E402
 
 # Of the largest number of an output: some units in the last place, by some layers one after the other.
 BOUNDS = {np.dtype(np.float32): 1e-4, np.dtype(np.float16): 8e-3}
+NO_DEVICES = {"VK_DRIVER_FILES": "/nowhere.json", "VK_ICD_FILENAMES": "/nowhere.json"}  # of the Vulkan loader
 VERSION = tuple(int(each) for each in onnxruntime.__version__.split(".")[:2])
 
 

@@ -5,6 +5,7 @@ import subprocess
 import models
 import numpy as np
 import pytest
+from conftest import NO_DEVICES
 
 PROGRAM = os.environ.get("VKATTN_ONNXRUNTIME_SESSION", "")
 
@@ -17,8 +18,9 @@ def session(tmp_path):
     model.write_bytes(models.single("Attention", {name: np.ones((1, 2, 4, 8), np.float32) for name in "QKV"}, ["Y"]))
     library = os.environ["VKATTN_ONNXRUNTIME_LIBRARY"]
 
-    def run(*device, library=library):
-        return subprocess.run([PROGRAM, model, library, *device], capture_output=True, text=True, timeout=120)
+    def run(*device, library=library, environment=()):
+        return subprocess.run([PROGRAM, model, library, *device], capture_output=True, text=True, timeout=120,
+                              env=os.environ | dict(environment))
 
     return run
 
@@ -30,6 +32,9 @@ def test_a_program_in_c(session):
 
 
 def test_its_errors(session):
-    assert "vkattn: no such Vulkan device, expected one" in session("no such device").stderr
+    for ended in (session("no such device"), session(environment=NO_DEVICES)):  # twice the same, ORT_NOT_FOUND
+        assert ended.returncode == 1
+        said = [line for line in ended.stderr.splitlines() if line.endswith("vkattn: no such Vulkan device, expected one")]
+        assert said == ["14 vkattn: no such Vulkan device, expected one"] * 2, ended.stderr
     ended = session(library="/nowhere.so")
     assert ended.returncode == 1 and "/nowhere.so" in ended.stderr

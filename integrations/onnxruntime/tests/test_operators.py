@@ -23,10 +23,12 @@ def compare(op, inputs, outputs, constants=(), bound=None, dtype=np.float32, dom
 @FLOATS
 @pytest.mark.parametrize("block, inputs, points, bias", [
     (32, 96, None, False), (64, 128, "packed", True), (128, 256, "floats", False), (16, 80, "packed", True), (32, 72, None, True),
-    (256, 512, "packed", False)])
+    (256, 512, "packed", False), (32, 64, "mixed", False)])
 def test_products(rng, dtype, block, inputs, points, bias):
     outputs, blocks, rows = int(rng.integers(1, 70)), -(-inputs // block), int(rng.integers(1, 40))
     scales = rng.uniform(0.01, 0.02, outputs * blocks).astype(np.float16).astype(dtype)
+    if points == "mixed":  # some blocks' scales are none of float16's normal numbers
+        scales = rng.permutation(np.where(np.arange(scales.size) % 2, scales, scales * 1e-4)).astype(dtype)
     given = {"A": rng.standard_normal((2, rows, inputs)).astype(dtype),
              "B": rng.integers(0, 256, (outputs, blocks, block // 2), dtype=np.uint8), "scales": scales, "points": None,
              "g_idx": None}
@@ -42,7 +44,7 @@ def test_products(rng, dtype, block, inputs, points, bias):
 
 
 @FLOATS
-@pytest.mark.parametrize("case", ["bias", "lengths", "attention_bias", "past", "causal", "cross"])
+@pytest.mark.parametrize("case", ["bias", "lengths", "attention_bias", "past", "causal", "cross", "cross-bias"])
 def test_multi_head_attention(rng, dtype, case):
     batch, heads, new, keys, dim = 2, 3, int(rng.integers(1, 20)), int(rng.integers(2, 30)), 16
     if case in ("past", "causal"):
@@ -54,7 +56,7 @@ def test_multi_head_attention(rng, dtype, case):
 
     given = {"query": floats(batch, new, width), "key": floats(batch, keys, width), "value": floats(batch, keys, width),
              "bias": None, "padding": None, "attention_bias": None, "past_key": None, "past_value": None}
-    if case == "bias":
+    if case in ("bias", "cross-bias"):
         given["bias"] = floats(3 * width)
     if case == "lengths":
         given["padding"] = rng.integers(1, keys + 1, batch).astype(np.int32)
@@ -62,7 +64,7 @@ def test_multi_head_attention(rng, dtype, case):
         given["attention_bias"] = floats(1, heads, new, keys)
     if case == "past":
         given.update(past_key=floats(batch, heads, 5, dim), past_value=floats(batch, heads, 5, dim))
-    if case == "cross":
+    if case in ("cross", "cross-bias"):
         given.update(key=floats(batch, heads, keys, dim), value=floats(batch, heads, keys, dim))
     outputs = ["Y", "present_key", "present_value"] if case == "past" else ["Y"]
     compare("MultiHeadAttention", given, outputs, dtype=dtype, num_heads=heads, unidirectional=int(case == "causal"))

@@ -1,12 +1,17 @@
 """Sessions: threads, caches on the device, why nodes are left, and what is wrong with inputs."""
+import os
+import pathlib
+import subprocess
+import sys
 import threading
 
 import models
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 import vkattn_onnxruntime
-from conftest import assert_close, cpu_session, run, vkattn_session
+from conftest import NO_DEVICES, assert_close, cpu_session, run, vkattn_session
 from test_models import Decoder, gqa_steps
 
 
@@ -87,6 +92,81 @@ def test_one_session_in_two_threads(rng):
 # ------------------------------------------------------------------------------------------------ caches on the device
 
 
+def cached(rng, past, total, seqlens, new, bias=None):
+    """A model of GroupQueryAttention of 4 heads in 2 groups of 16, and what it is fed."""
+    batch = len(seqlens)
+    inputs = {"query": heads(rng, batch, new, 64), "key": heads(rng, batch, new, 32), "value": heads(rng, batch, new, 32),
+              "past_key": heads(rng, batch, 2, past, 16), "past_value": heads(rng, batch, 2, past, 16),
+              "seqlens_k": np.array(seqlens, np.int32), "total": np.array(total, np.int32), "cos": None, "sin": None,
+              "position_ids": None}
+    if bias is not None:
+        inputs["attention_bias"] = heads(rng, 1, 4, new, bias)
+    model = models.single("GroupQueryAttention", inputs, ["Y", "present_key", "present_value"], domain="com.microsoft", num_heads=4,
+                          kv_num_heads=2)
+    return model, {name: value for name, value in inputs.items() if value is not None}
+
+
+def rows(value):
+    """[B,L,H*D] as [B,H,L,D]."""
+    return value.reshape(value.shape[0], value.shape[1], -1, 16).swapaxes(1, 2)
+
+
+def test_present_has_the_rest_of_its_past_and_zeros_behind(rng):
+    model, feeds = cached(rng, 9, 4, [3], 4)  # a prompt into a larger cache
+    found = run(vkattn_session(model, alone=True), feeds)
+    for name in ("key", "value"):
+        expected = np.concatenate([rows(feeds[name]), feeds[f"past_{name}"][:, :, 4:]], 2)
+        assert np.array_equal(found[f"present_{name}"], expected)
+    assert_close(found["Y"], causal(feeds["query"], feeds["key"], feeds["value"], 16))
+    model, feeds = cached(rng, 5, 8, [7, 3], 3)  # the second sequence is shorter than the past
+    session = vkattn_session(model, alone=True)
+    for _ in range(2):  # also in memory that was used
+        found = run(session, feeds)
+        for name in ("key", "value"):
+            new, expected = rows(feeds[name]), np.zeros((2, 2, 8, 16), np.float32)
+            expected[:, :, :5] = feeds[f"past_{name}"]
+            expected[0, :, 5:8], expected[1, :, 1:4] = new[0], new[1]
+            assert np.array_equal(found[f"present_{name}"], expected)
+        feeds = {name: each * 2 if each.dtype == np.float32 else each for name, each in feeds.items()}
+
+
+def test_bias_of_fewer_keys_than_the_cache_has(rng):
+    model, feeds = cached(rng, 7, 1, [0], 1, bias=1)  # one key is seen, whatever is added
+    model = onnx.load_from_string(model)
+    model.graph.input[-1].type.tensor_type.shape.dim[-1].dim_param = "total"  # as exporters have it
+    model = model.SerializeToString()
+    found = run(vkattn_session(model, alone=True), feeds)["Y"]
+    assert_close(found, feeds["value"].reshape(1, 1, 2, 1, 16).repeat(2, 3).reshape(1, 1, 64))
+    model, feeds = cached(rng, 7, 3, [2], 1, bias=3)
+    found = run(vkattn_session(model, alone=True), feeds)["Y"].reshape(4, 16)
+    for head in range(4):
+        key, value = (np.concatenate([feeds[f"past_{name}"][0, head // 2, :2], rows(feeds[name])[0, head // 2]]) for name in
+                      ("key", "value"))
+        scores = key @ feeds["query"].reshape(4, 16)[head] / 4 + feeds["attention_bias"][0, head, 0]
+        weights = np.exp(scores - scores.max())
+        assert_close(found[head], (weights / weights.sum() @ value).astype(np.float32))
+
+
+def test_lengths_beyond_int32_mean_no_padding(rng):
+    plain, feeds = attention(rng, attn_mask=None)
+    expected = run(cpu_session(plain), feeds)["Y"]
+    lengths = np.array([2**63 - 1, 2**32 + 7])
+    model, feeds = attention(rng, opset=24, attn_mask=None, past_key=None, past_value=None, lengths=lengths, **feeds)
+    assert_close(run(vkattn_session(model, alone=True), feeds)["Y"], expected)
+
+
+def test_input_that_vkattn_and_the_processor_read(rng):
+    graph = models.Graph(rng)
+    x = graph.input("x", [1, 2, "length", 16])
+    attended = graph.add("Attention", [x, x, x])
+    graph.add("Add", [graph.add("Sin", [x]), attended], ["Y"])
+    graph.output("Y", None)
+    session, processor = vkattn_session(graph.model()), cpu_session(graph.model())
+    for length in (3, 5, 3):
+        feeds = {"x": heads(rng, 1, 2, length, 16)}
+        assert_close(run(session, feeds)["Y"], run(processor, feeds)["Y"])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_cache_shared_by_past_and_present_stays_on_the_device(rng, dtype):
     capacity, heads_, dim, new = 24, 2, 16, 5
@@ -150,6 +230,20 @@ def rotary(rng):
     return model, {name: inputs[name] for name in ("X", "position_ids")}
 
 
+def multi_head(rng, dim, value_dim=16, num_heads=2, **changed):
+    inputs = {"query": heads(rng, 1, 3, 2 * dim), "key": heads(rng, 1, 3, 2 * dim), "value": heads(rng, 1, 3, 2 * value_dim)}
+    inputs.update(changed)
+    return models.single("MultiHeadAttention", inputs, ["Y"], domain="com.microsoft", num_heads=num_heads), inputs
+
+
+def product_points(rng):
+    inputs = {"A": heads(rng, 3, 64), "B": rng.integers(0, 256, (8, 2, 16), dtype=np.uint8), "scales": np.ones(16, np.float32),
+              "points": np.full((8, 2), 8, np.int32)}
+    model = models.single("MatMulNBits", inputs, ["Y"], {"B", "scales", "points"}, domain="com.microsoft", K=64, N=8, bits=4,
+                          block_size=32)
+    return model, {"A": inputs["A"]}
+
+
 @pytest.mark.parametrize("make, reason", [
     (lambda rng: attention(rng, outputs=("Y", "", "", "scores")), "qk_matmul_output is asked for"),
     (lambda rng: attention(rng, softmax_precision=11), "softmax_precision is double"),
@@ -157,7 +251,17 @@ def rotary(rng):
     (lambda rng: product(rng, bits=8), "weights of 8 bits, expected 4"),
     (lambda rng: product(rng, constants=()), "is no constant of the model"),
     (rotary, "no neighbour is taken"),
-], ids=["scores", "double", "narrow-mask", "8-bits", "weights-fed", "rotary-alone"])
+    (lambda rng: attention(rng, Q=heads(rng, 1, 2, 3, 600), K=heads(rng, 1, 2, 4, 600), V=heads(rng, 1, 2, 4, 8)),
+     "Q has heads of 600 elements, expected at most 576"),
+    (lambda rng: attention(rng, Q=heads(rng, 1, 2, 3, 8), K=heads(rng, 1, 2, 4, 8), V=heads(rng, 1, 2, 4, 577)),
+     "V has heads of 577 elements, expected at most 576"),
+    (lambda rng: multi_head(rng, 580), "query has heads of 580 elements"),
+    (lambda rng: multi_head(rng, 16, 580), "value has heads of 580 elements"),
+    (lambda rng: multi_head(rng, 0, query=heads(rng, 1, 3, 1, 3, 580), key=None, value=None, num_heads=1),
+     "query has heads of 580 elements"),
+    (lambda rng: grouped(rng, [2], 3, dim=584, do_rotary=0), "query has heads of 584 elements"),
+], ids=["scores", "double", "narrow-mask", "8-bits", "weights-fed", "rotary-alone", "head-600", "value-577", "mha-580",
+        "mha-value-580", "mha-packed-580", "gqa-584"])
 def test_what_is_left_is_told_with_a_reason(rng, capfd, make, reason):
     model, feeds = make(rng)
     try:
@@ -172,6 +276,29 @@ def test_what_is_left_is_told_with_a_reason(rng, capfd, make, reason):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("make, reason", [
+    (lambda rng: multi_head(rng, 8, num_heads=0), "num_heads is 0, expected 1 or more"),
+    (lambda rng: grouped(rng, [2], 3, num_heads=0), "num_heads is 0, expected 1 or more"),
+    (lambda rng: grouped(rng, [2], 3, kv_num_heads=-2), "kv_num_heads is -2, expected 1 or more"),
+    (lambda rng: attention(rng, Q=heads(rng, 1, 3, 8), q_num_heads=0), "Q has 0 heads, expected 1 or more"),
+    (lambda rng: attention(rng, attn_mask=np.zeros((5, 7), np.int64)), "attn_mask is int64, expected bool, float or float16"),
+    (lambda rng: attention(rng, attn_mask=np.zeros((5, 7), np.float64)), "attn_mask is double, expected bool, float or float16"),
+    (product_points, "zero_points is int32, expected"),
+], ids=["mha-heads", "gqa-heads", "gqa-kv-heads", "heads", "int64-mask", "double-mask", "int32-points"])
+def test_what_the_processor_has_not_either_is_told(rng, capfd, make, reason):
+    model, _ = make(rng)
+    capfd.readouterr()
+    refused = ""
+    try:
+        vkattn_session(model, fallback_reasons=True)
+    except Exception as error:  # noqa: BLE001 - nobody takes the node
+        refused = str(error)
+    told = capfd.readouterr().err
+    if refused and "left to other providers" not in told and "vkattn" not in refused:
+        pytest.skip(f"ONNX Runtime refuses it before it asks for providers: {refused[:150]}")
+    assert reason in told
+
+
 def test_reasons_are_not_told_unasked(rng, capfd):
     vkattn_session(attention(rng, softmax_precision=11)[0])
     assert "left to other providers" not in capfd.readouterr().err
@@ -180,13 +307,16 @@ def test_reasons_are_not_told_unasked(rng, capfd):
 # ------------------------------------------------------------------------------------------------ wrong inputs
 
 
-def grouped(rng, seqlens, total, past=0, positions=8):
-    inputs = {"query": heads(rng, 1, 3, 64), "key": heads(rng, 1, 3, 32), "value": heads(rng, 1, 3, 32),
-              "past_key": heads(rng, 1, 2, past, 16), "past_value": heads(rng, 1, 2, past, 16),
+def grouped(rng, seqlens, total, past=0, positions=8, keys=3, values=3, ids=None, dim=16, **attributes):
+    inputs = {"query": heads(rng, 1, 3, 4 * dim), "key": heads(rng, 1, keys, 2 * dim), "value": heads(rng, 1, values, 2 * dim),
+              "past_key": heads(rng, 1, 2, past, dim), "past_value": heads(rng, 1, 2, past, dim),
               "seqlens_k": np.array(seqlens, np.int32), "total": np.array(total, np.int32),
               "cos": np.ones((positions, 8), np.float32), "sin": np.zeros((positions, 8), np.float32)}
+    if ids:
+        inputs["position_ids"] = np.array([ids])
+    attributes = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1} | attributes
     model = models.single("GroupQueryAttention", inputs, ["Y", "present_key", "present_value"], {"cos", "sin"},
-                          domain="com.microsoft", num_heads=4, kv_num_heads=2, do_rotary=1)
+                          domain="com.microsoft", **attributes)
     return model, {name: value for name, value in inputs.items() if name not in ("cos", "sin")}
 
 
@@ -200,7 +330,14 @@ def grouped(rng, seqlens, total, past=0, positions=8):
     (lambda rng: grouped(rng, [1], 5, past=2), "seqlens_k holds 1, expected at least the 3 new tokens less 1"),
     (lambda rng: grouped(rng, [9], 10, past=7), "position 8, expected 0 to 7, the rows of cos_cache"),
     (lambda rng: grouped(rng, [2, 2], 3), "seqlens_k has 2 elements, expected one for each of 1 sequences"),
-], ids=["heads", "mask", "past", "total", "length", "short-length", "position", "lengths"])
+    (lambda rng: grouped(rng, [7], 8, past=2), "the past has shape [1,2,2,16], expected the 5 tokens before seqlens_k's new ones"),
+    (lambda rng: grouped(rng, [2], 3, keys=2), "key has shape [1,2,32], expected the query's 3 new tokens"),
+    (lambda rng: grouped(rng, [2], 3, values=1), "value has shape [1,1,32], expected the query's 3 new tokens"),
+    (lambda rng: grouped(rng, [4], 5, past=2, ids=[2, 2**32 + 3, 4]), "position 4294967299, expected 0 to 7"),
+    (lambda rng: grouped(rng, [2], 3, ids=[2**63 - 1]), "expected 0 to 7"),
+    (lambda rng: grouped(rng, [2**31 - 1], 2**31 - 1, past=2), "seqlens_k holds 2147483647, expected 0 to"),
+], ids=["heads", "mask", "past", "total", "length", "short-length", "position", "lengths", "past-tokens", "key-tokens",
+        "value-tokens", "wide-position", "widest-position", "longest"])
 def test_wrong_inputs_are_refused_in_one_line(rng, make, line):
     model, feeds = make(rng)
     with pytest.raises(Exception) as caught:
@@ -219,6 +356,21 @@ def test_wrong_names_of_library_and_device(tmp_path):
     for device in ("no such device", 99, -1):
         with pytest.raises(LookupError, match="no Vulkan device .*, expected one of"):
             vkattn_onnxruntime.add(onnxruntime.SessionOptions(), device=device)
+
+
+def test_a_machine_without_devices_says_so_each_time():
+    program = ("import onnxruntime, vkattn_onnxruntime\n"
+               "for _ in range(3):\n"
+               "    try:\n"
+               "        vkattn_onnxruntime.add(onnxruntime.SessionOptions())\n"
+               "    except LookupError as error:\n"
+               "        print(error)\n")
+    python = pathlib.Path(vkattn_onnxruntime.__file__).parent
+    paths = [str(python), os.environ.get("PYTHONPATH", "")]
+    ended = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120,
+                           env=os.environ | {"PYTHONPATH": ":".join(paths), **NO_DEVICES})
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("no Vulkan device here, expected one of []") == 3
 
 
 def test_wrong_option():

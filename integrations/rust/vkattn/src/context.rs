@@ -86,7 +86,7 @@ struct Callbacks {
 /// The context, which all that is made with it shares: what it calls back lives until the last is gone.
 pub(crate) struct Inner {
     pub(crate) handle: sys::vkattn_context,
-    _callbacks: Box<Callbacks>,
+    _callbacks: Arc<Callbacks>,
 }
 
 // The library: "A context may be used from many threads at once"; the callbacks are Send and Sync.
@@ -151,8 +151,8 @@ impl Context {
 
     /// What the options add.
     fn make(mut info: sys::vkattn_context_info, mut options: Options) -> Result<Self> {
-        let callbacks = Box::new(Callbacks { on_message: options.on_message.take(), submit: options.submit.take() });
-        let user: *mut c_void = (&*callbacks as *const Callbacks).cast_mut().cast();
+        let callbacks = Arc::new(Callbacks { on_message: options.on_message.take(), submit: options.submit.take() });
+        let user: *mut c_void = Arc::as_ptr(&callbacks).cast_mut().cast();
         if callbacks.on_message.is_some() {
             info.message_callback = Some(forward_message);
             info.message_user = user;
