@@ -284,7 +284,8 @@ def test_what_is_left_is_told_with_a_reason(rng, capfd, make, reason):
      "query has heads of 580 elements"),
     (lambda rng: grouped(rng, [2], 3, dim=584, do_rotary=0), "query has heads of 584 elements"),
     (product_points, "zero_points is int32, expected"),
-], ids=["mha-heads", "gqa-heads", "gqa-kv-heads", "heads", "int64-mask", "double-mask", "mha-packed-580", "gqa-584", "int32-points"])
+], ids=["mha-heads", "gqa-heads", "gqa-kv-heads", "heads", "int64-mask", "double-mask", "mha-packed-580", "gqa-584",
+        "int32-points"])
 def test_what_the_processor_has_not_either_is_told(rng, capfd, make, reason):
     model, _ = make(rng)
     capfd.readouterr()
