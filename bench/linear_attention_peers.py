@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The gated delta rule of 32 heads of 128, f32, beside others on the same processor: llama.cpp's GATED_DELTA_NET on the same Vulkan driver
-(Debian's llama.cpp-tests), and what transformers computes without CUDA, in PyTorch (Qwen3-Next's functions, in turn by token and in
-chunks). Each length is measured a round after the other, of all rounds the fastest; ggml has the keys and queries of its own list,
-whose norms are operators of their own.
+"""The gated delta rule of 32 heads of 128, f32, beside others on the same processor: llama.cpp's GATED_DELTA_NET on the same Vulkan
+driver (Debian's llama.cpp-tests), and what transformers computes without CUDA, in PyTorch (Qwen3-Next's functions: a token, or
+chunks). Each length is measured a round after the other, of all rounds the fastest. In ggml the norms of keys and queries are
+operators of their own, which are not counted.
 
     bench/linear_attention_peers.py VKATTN     inside Debian testing, with transformers on PYTHONPATH: prints a table
 """
@@ -22,8 +22,9 @@ HEADS, SIZE, LENGTHS, ROUNDS = 32, 128, (1, 64, 256, 512, 1024, 4096), 3
 
 
 def vkattn_ms(vkattn, length):
-    told = subprocess.run([vkattn, "bench", "--op", "linear_attention", "--heads", str(HEADS), "--head-dim", str(SIZE), "--q-len", str(length),
-                           "--dtype", "f32", "--seconds", "1", "--json"], check=True, capture_output=True, text=True).stdout
+    told = subprocess.run([vkattn, "bench", "--op", "linear_attention", "--heads", str(HEADS), "--head-dim", str(SIZE),
+                           "--q-len", str(length), "--dtype", "f32", "--seconds", "1", "--json"], check=True,
+                          capture_output=True, text=True).stdout
     return json.loads(told)["min_ms"]
 
 
@@ -47,7 +48,8 @@ def torch_ms(length):
     with torch.no_grad():
         while time.monotonic() < begin + 1:
             start = time.perf_counter()
-            compute(query, key, value, g=decay, beta=beta, initial_state=state, output_final_state=True, use_qk_l2norm_in_kernel=True)
+            compute(query, key, value, g=decay, beta=beta, initial_state=state, output_final_state=True,
+                    use_qk_l2norm_in_kernel=True)
             fastest = min(fastest, time.perf_counter() - start)
     return 1000 * fastest
 
