@@ -115,20 +115,7 @@ fn damaged_saved_data_are_ignored() {
 #[test]
 fn a_borrowed_device_of_nulls() -> Result<(), Box<dyn std::error::Error>> {
     let app = Application::new(None)?;
-    let whole = BorrowedDevice {
-        entry: &app.entry,
-        instance: &app.instance,
-        physical_device: app.physical_device,
-        device: &app.device,
-        queue: app.queue,
-        queue_family: app.queue_family,
-        api_version: ash::vk::API_VERSION_1_1,
-        enabled_extensions: &[],
-        enabled_features: None,
-        buffers_have_addresses: false,
-        pipeline_cache: ash::vk::PipelineCache::null(),
-        transfer_queue: None,
-    };
+    let whole = app.borrowed();
     let borrow = |device: BorrowedDevice| failure(unsafe { Context::borrow_device(&device, Default::default()) });
     expect(borrow(BorrowedDevice { queue: ash::vk::Queue::null(), ..whole }), ErrorKind::InvalidArgument, "queue");
     let physical_device = ash::vk::PhysicalDevice::null();

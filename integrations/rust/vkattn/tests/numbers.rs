@@ -57,7 +57,7 @@ fn one_buffer_may_hold_it_all() -> vkattn::Result<()> {
 fn recorded(problem: &Problem, extensions: bool, seed: u64) -> Result<f64, Box<dyn std::error::Error>> {
     let app = Application::new(None)?;
     let names = if extensions { app.extension_names() } else { Vec::new() };
-    let borrowed = BorrowedDevice { enabled_extensions: &names, ..borrow(&app) };
+    let borrowed = BorrowedDevice { enabled_extensions: &names, ..app.borrowed() };
     let context = unsafe { Context::borrow_device(&borrowed, Default::default())? };
     let plan = context.plan(&desc(problem))?;
     let needed = plan.requirements()?;
@@ -76,23 +76,6 @@ fn recorded(problem: &Problem, extensions: bool, seed: u64) -> Result<f64, Box<d
     app.run(|commands| unsafe { plan.record(commands, &bindings, pool) })??;
     unsafe { app.device.destroy_descriptor_pool(pool, None) };
     Ok(largest_error(&output.read(held[0].len()), &problem.attention(&held[0], &held[1], &held[2])))
-}
-
-fn borrow(app: &Application) -> BorrowedDevice<'_> {
-    BorrowedDevice {
-        entry: &app.entry,
-        instance: &app.instance,
-        physical_device: app.physical_device,
-        device: &app.device,
-        queue: app.queue,
-        queue_family: app.queue_family,
-        api_version: ash::vk::API_VERSION_1_1,
-        enabled_extensions: &[],
-        enabled_features: None,
-        buffers_have_addresses: false,
-        pipeline_cache: ash::vk::PipelineCache::null(),
-        transfer_queue: None,
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use ash::vk;
 use std::ffi::CStr;
-use vkattn::{Binding, Role};
+use vkattn::{Binding, BorrowedDevice, Role};
 
 pub struct Application {
     pub entry: ash::Entry,
@@ -50,6 +50,24 @@ impl Application {
             let pool_info = vk::CommandPoolCreateInfo::default().queue_family_index(queue_family);
             let command_pool = device.create_command_pool(&pool_info, None)?;
             Ok(Application { entry, instance, physical_device, device, queue, queue_family, extensions, command_pool })
+        }
+    }
+
+    /// What vkattn is told of the device, without its extensions.
+    pub fn borrowed(&self) -> BorrowedDevice<'_> {
+        BorrowedDevice {
+            entry: &self.entry,
+            instance: &self.instance,
+            physical_device: self.physical_device,
+            device: &self.device,
+            queue: self.queue,
+            queue_family: self.queue_family,
+            api_version: vk::API_VERSION_1_1,
+            enabled_extensions: &[],
+            enabled_features: None,
+            buffers_have_addresses: false,
+            pipeline_cache: vk::PipelineCache::null(),
+            transfer_queue: None,
         }
     }
 

@@ -31,7 +31,8 @@ fn attend(app: &Application) -> Result<(), Box<dyn Error>> {
     };
 
     // The device outlives `context`, `plan` and the recording: `app` is the caller's.
-    let context = unsafe { Context::borrow_device(&borrowed(app, &app.extension_names()), Default::default())? };
+    let device = BorrowedDevice { enabled_extensions: &app.extension_names(), ..app.borrowed() };
+    let context = unsafe { Context::borrow_device(&device, Default::default())? };
     let plan = context.plan(&desc)?;
     let needed = plan.requirements()?;
     println!("{}: {}", context.facts()?.name, plan.report()?.reason);
@@ -62,23 +63,5 @@ fn attend(app: &Application) -> Result<(), Box<dyn Error>> {
         Ok(())
     } else {
         Err(format!("the largest error is {error:e}, expected below 1e-5").into())
-    }
-}
-
-/// What vkattn is told of the device.
-fn borrowed<'a>(app: &'a Application, extensions: &'a [&'a std::ffi::CStr]) -> BorrowedDevice<'a> {
-    BorrowedDevice {
-        entry: &app.entry,
-        instance: &app.instance,
-        physical_device: app.physical_device,
-        device: &app.device,
-        queue: app.queue,
-        queue_family: app.queue_family,
-        api_version: vk::API_VERSION_1_1,
-        enabled_extensions: extensions,
-        enabled_features: None,
-        buffers_have_addresses: false,
-        pipeline_cache: vk::PipelineCache::null(),
-        transfer_queue: None,
     }
 }
