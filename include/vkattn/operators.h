@@ -19,7 +19,8 @@
     X(argmax)                                                                                                          \
     X(linear_attention)                                                                                                \
     X(causal_conv1d)                                                                                                   \
-    X(gated_rms_norm)
+    X(gated_rms_norm)                                                                                                  \
+    X(attention_backward)
 
 #ifdef __cplusplus
 extern "C" {

@@ -140,7 +140,13 @@ typedef enum vkattn_role {
     VKATTN_ROLE_VALUES = 48, /* of top_k and argmax: the greatest themselves */
     VKATTN_ROLE_TREE_MASK = 49,
     VKATTN_ROLE_POSITIONS = 50, /* of the tokens of a layer's call */
-    VKATTN_ROLE_COUNT = 51,
+    VKATTN_ROLE_D_OUTPUT = 51,  /* gradients: gradients.h */
+    VKATTN_ROLE_D_QUERY = 52,
+    VKATTN_ROLE_D_KEY = 53,
+    VKATTN_ROLE_D_VALUE = 54,
+    VKATTN_ROLE_D_ATTN_MASK = 55,
+    VKATTN_ROLE_D_SINKS = 56,
+    VKATTN_ROLE_COUNT = 57,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

@@ -39,6 +39,7 @@
 #include <vkattn/attention.h>
 #include <vkattn/operators.h>
 #include <vkattn/recurrence.h>
+#include <vkattn/gradients.h>
 #include <vkattn/layers.h>
 #include <vkattn/programs.h>
 #include <vkattn/shaders.h>

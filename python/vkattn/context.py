@@ -296,14 +296,15 @@ class Context:
             nanoseconds = int(min(float(timeout) * 1e9, 2.0**63))
         call("vkattn_wait", self.handle.raw, nanoseconds)
 
-    def run(self, plan_function, desc, inputs, outputs, *, layer=None, keep=(), plans=None):
+    def run(self, plan_function, desc, inputs, outputs, *, layer=None, keep=(), plans=None, described=None):
         """Runs what plan_function makes of a description, {role: array} in, {role: array} filled. Plans are made once.
 
         layer: the handle that the plan is made of, where that is not the context. keep: more handles that the plan must
         not outlive. plans: where plans are kept, by description; None: with the context.
+        described: what tells the description from others, where it points to more than its bytes.
         """
         plans = self.plans if plans is None else plans
-        key = self._generation, plan_function, bytes(desc)
+        key = self._generation, plan_function, bytes(desc) if described is None else described
         maker = self.handle if layer is None else layer
         with self.lock:
             plan = plans.get(key)

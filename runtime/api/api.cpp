@@ -149,6 +149,12 @@ std::string key_of(vkattn_attention_desc desc) {
     return key.append(reinterpret_cast<const char *>(&variant), sizeof variant);
 }
 
+std::string key_of(vkattn_attention_backward_desc desc) {
+    std::string key = desc.attention != nullptr ? key_of(sized(desc.attention, "attention")) : std::string();
+    desc.attention = nullptr;
+    return key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
+}
+
 template <class Desc, class Build>
 std::unique_ptr<const Plan> built(Context &context, const Desc &desc, Build &&build) {
     PlanBuilder builder(context);
@@ -548,6 +554,11 @@ VKATTN_OPERATORS(VKATTN_PLAN)
 vkattn_result vkattn_attention_measure(vkattn_context context, const vkattn_attention_desc *desc,
                                        vkattn_measure *measure) {
     return measure_plan(context, desc, measure, plan_attention);
+}
+
+vkattn_result vkattn_attention_backward_measure(vkattn_context context, const vkattn_attention_backward_desc *desc,
+                                                vkattn_measure *measure) {
+    return measure_plan(context, desc, measure, plan_attention_backward);
 }
 
 vkattn_result vkattn_explain(vkattn_context context, const vkattn_attention_desc *desc, vkattn_list *options) {

@@ -42,7 +42,13 @@ constexpr const char *kOtherRoleNames[] = {"workspace",
                                            "token_states",
                                            "accepted",
                                            "values",
-                                           "positions"};
+                                           "positions",
+                                           "d_output",
+                                           "d_query",
+                                           "d_key",
+                                           "d_value",
+                                           "d_attn_mask",
+                                           "d_sinks"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};

@@ -383,6 +383,119 @@ std::string check_long_lists(Context &context) { return check_sorting(context, S
 std::string check_odd_index(Context &context) { return check_index(context, 20); }
 std::string check_index_by_addresses(Context &context) { return check_index(context, 64); }
 
+// Two query heads over one of keys, causal, with a mask for both and sinks: their gradients in float64.
+struct BackwardTrial {
+    static constexpr uint32_t kHeads = 2, kQueries = 19, kKeys = 37, kDims = 24, kValueDims = 40;
+
+    explicit BackwardTrial(Context &context)
+        : query(context, VKATTN_ROLE_QUERY, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries, kDims})),
+          key(context, VKATTN_ROLE_KEY, contiguous(VKATTN_TYPE_F32, {1, 1, kKeys, kDims})),
+          value(context, VKATTN_ROLE_VALUE, contiguous(VKATTN_TYPE_F32, {1, 1, kKeys, kValueDims})),
+          mask(context, VKATTN_ROLE_ATTN_MASK, contiguous(VKATTN_TYPE_F32, {1, 1, kQueries, kKeys})),
+          sinks(context, VKATTN_ROLE_SINKS, contiguous(VKATTN_TYPE_F32, {kHeads})),
+          output(context, VKATTN_ROLE_OUTPUT, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries, kValueDims})),
+          log_sum_exp(context, VKATTN_ROLE_LOG_SUM_EXP, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries})),
+          d_output(context, VKATTN_ROLE_D_OUTPUT, output.tensor()), q(query.randomise(numbers)),
+          k(key.randomise(numbers)), v(value.randomise(numbers)), added(mask.randomise(numbers)),
+          sink(sinks.randomise(numbers)), g(d_output.randomise(numbers)), d_query(q.size()), d_key(k.size()),
+          d_value(v.size()), d_mask(added.size()), d_sinks(kHeads) {
+        std::vector<float> outputs, sums;
+        for (uint32_t row = 0; row < kHeads * kQueries; ++row) add_row(row, outputs, sums);
+        output.write(outputs);
+        log_sum_exp.write(sums);
+    }
+
+    void add_row(uint32_t row, std::vector<float> &outputs, std::vector<float> &sums) {
+        const double scale = 1.0 / std::sqrt(static_cast<double>(kDims));
+        const uint32_t head = row / kQueries, position = row % kQueries, keys = position + kKeys - kQueries + 1;
+        std::vector<double> weights(keys), of_weights(keys);
+        double sum = std::exp(static_cast<double>(sink[head])), delta = 0;
+        for (uint32_t j = 0; j < keys; ++j) {
+            double product = 0;
+            for (uint32_t d = 0; d < kDims; ++d) product += static_cast<double>(q[row * kDims + d]) * k[j * kDims + d];
+            weights[j] = std::exp(scale * product + static_cast<double>(added[position * kKeys + j]));
+            sum += weights[j];
+        }
+        std::vector<double> of_row(kValueDims);
+        for (uint32_t j = 0; j < keys; ++j) {
+            weights[j] /= sum;
+            for (uint32_t d = 0; d < kValueDims; ++d) {
+                const double gradient = g[row * kValueDims + d], element = v[j * kValueDims + d];
+                of_weights[j] += gradient * element;
+                of_row[d] += weights[j] * element;
+                d_value[j * kValueDims + d] += weights[j] * gradient;
+            }
+            delta += weights[j] * of_weights[j];
+        }
+        for (uint32_t j = 0; j < keys; ++j) {
+            const double score = weights[j] * (of_weights[j] - delta);
+            d_mask[position * kKeys + j] += score;
+            for (uint32_t d = 0; d < kDims; ++d) {
+                d_query[row * kDims + d] += scale * score * static_cast<double>(k[j * kDims + d]);
+                d_key[j * kDims + d] += scale * score * static_cast<double>(q[row * kDims + d]);
+            }
+        }
+        d_sinks[head] -= std::exp(static_cast<double>(sink[head])) / sum * delta;
+        outputs.insert(outputs.end(), of_row.begin(), of_row.end());
+        sums.push_back(static_cast<float>(std::log(sum)));
+    }
+
+    // Of one gradient. like: what it is the gradient of.
+    std::string check(Context &context, vkattn_role role, vkattn_tensor vkattn_attention_backward_desc::*member,
+                      const RoleBuffer &like, const std::vector<double> &expected) {
+        vkattn_attention_desc attention{};
+        attention.query = query.tensor();
+        attention.key = key.tensor();
+        attention.value = value.tensor();
+        attention.attn_mask = mask.tensor();
+        attention.sinks = sinks.tensor();
+        attention.output = output.tensor();
+        attention.log_sum_exp = log_sum_exp.tensor();
+        attention.mask_flags = VKATTN_MASK_CAUSAL;
+        attention.causal_alignment = VKATTN_CAUSAL_BOTTOM_RIGHT;
+        vkattn_attention_backward_desc desc{};
+        desc.attention = &attention;
+        desc.d_output = d_output.tensor();
+        desc.*member = like.tensor();
+        RoleBuffer gradient(context, role, like.tensor());
+        run_plan(context, plan_attention_backward, desc,
+                 {&query, &key, &value, &mask, &sinks, &output, &log_sum_exp, &d_output, &gradient});
+        return compare_numbers(gradient.numbers(), expected);
+    }
+
+    TrialNumbers numbers;
+    RoleBuffer query, key, value, mask, sinks, output, log_sum_exp, d_output;
+    std::vector<float> q, k, v, added, sink, g;
+    std::vector<double> d_query, d_key, d_value, d_mask, d_sinks;
+};
+
+std::string check_query_gradient(Context &context) {
+    BackwardTrial trial(context);
+    return trial.check(context, VKATTN_ROLE_D_QUERY, &vkattn_attention_backward_desc::d_query, trial.query,
+                       trial.d_query);
+}
+
+std::string check_key_gradients(Context &context) {
+    BackwardTrial trial(context);
+    const std::string of_keys = trial.check(context, VKATTN_ROLE_D_KEY, &vkattn_attention_backward_desc::d_key,
+                                            trial.key, trial.d_key);
+    if (!of_keys.empty()) return of_keys;
+    return trial.check(context, VKATTN_ROLE_D_VALUE, &vkattn_attention_backward_desc::d_value, trial.value,
+                       trial.d_value);
+}
+
+std::string check_mask_gradient(Context &context) {
+    BackwardTrial trial(context);
+    return trial.check(context, VKATTN_ROLE_D_ATTN_MASK, &vkattn_attention_backward_desc::d_attn_mask, trial.mask,
+                       trial.d_mask);
+}
+
+std::string check_sink_gradients(Context &context) {
+    BackwardTrial trial(context);
+    return trial.check(context, VKATTN_ROLE_D_SINKS, &vkattn_attention_backward_desc::d_sinks, trial.sinks,
+                       trial.d_sinks);
+}
+
 // CPU drivers may compile the chunks for long, and are trusted with what few of their plans take.
 bool is_no_cpu(const DeviceCaps &caps) { return caps.device_type != VK_PHYSICAL_DEVICE_TYPE_CPU; }
 
@@ -397,6 +510,11 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::argmax, check_argmax},
     {&shaders::mask_indices, check_mask_indices},
     {&shaders::merge, check_merge_of_calls},
+    {&shaders::backward_deltas, check_sink_gradients},
+    {&shaders::backward_sinks, check_sink_gradients, &shaders::backward_deltas},
+    {&shaders::backward_queries, check_query_gradient, &shaders::backward_deltas},
+    {&shaders::backward_keys, check_key_gradients, &shaders::backward_deltas},
+    {&shaders::backward_mask, check_mask_gradient, &shaders::backward_deltas},
     {&shaders::causal_conv1d, check_convolution},
     {&shaders::linear_attention_recurrent, check_staged},
     {&shaders::linear_attention_uniform, check_recurrent, nullptr, has_linear_attention_uniform},

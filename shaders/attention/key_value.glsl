@@ -20,16 +20,17 @@
 #define TENSOR value
 #include "common/tensor_row.glsl"
 
+// The first element of the row of a KV head that lies at row_of_key.
+uint element_of_key(uvec2 at, uint kv_head, uvec4 strides) {
+    return at.x * strides[0] + kv_head * strides[1] + at.y * strides[2];
+}
+
 uint key_element(Row row, Slot slot) {
-    uvec2 at = row_of_slot(row, slot);
-    return at.x * parameters.key_strides[0] + row.kv_head * parameters.key_strides[1] +
-           at.y * parameters.key_strides[2];
+    return element_of_key(row_of_slot(row, slot), row.kv_head, parameters.key_strides);
 }
 
 uint value_element(Row row, Slot slot) {
-    uvec2 at = row_of_slot(row, slot);
-    return at.x * parameters.value_strides[0] + row.kv_head * parameters.value_strides[1] +
-           at.y * parameters.value_strides[2];
+    return element_of_key(row_of_slot(row, slot), row.kv_head, parameters.value_strides);
 }
 
 // Dims `dim` (a multiple of 8) to `dim + 7`.

@@ -54,16 +54,22 @@ uint listed_key(uint list, uint slot) {
     return min(block, parameters.kv_len / KEY_BLOCK_LEN + 1) * KEY_BLOCK_LEN + slot % KEY_BLOCK_LEN;
 }
 
-// The first slot of a list of which the key is `key` or a later one.
-uint first_slot_from(uint list, uint key) {
-    uint low = 0, high = parameters.key_indices_len; // entries
+// The first entry of a list that names the block or a later one.
+uint first_entry_from(uint list, uint block) {
+    uint low = 0, high = parameters.key_indices_len;
     while (low < high) {
         uint middle = (low + high) / 2;
-        if (key_indices[list + middle] < key / KEY_BLOCK_LEN)
+        if (key_indices[list + middle] < block)
             low = middle + 1;
         else
             high = middle;
     }
+    return low;
+}
+
+// The first slot of a list of which the key is `key` or a later one.
+uint first_slot_from(uint list, uint key) {
+    uint low = first_entry_from(list, key / KEY_BLOCK_LEN);
     bool within = low < parameters.key_indices_len && key_indices[list + low] == key / KEY_BLOCK_LEN;
     return low * KEY_BLOCK_LEN + (within ? key % KEY_BLOCK_LEN : 0);
 }
@@ -106,9 +112,12 @@ uvec2 packed_keys(uint batch) {
     return uvec2(rows.x, min(rows.y, parameters.kv_len));
 }
 
+// Keys of a sequence that have places of their own, whatever key_lengths says.
+uint keys_in_memory(uint batch) { return has(FEATURE_CU_SEQLENS_K) ? packed_keys(batch).y : parameters.kv_len; }
+
 // Keys that a sequence has.
 uint sequence_keys(uint batch) {
-    uint end = has(FEATURE_CU_SEQLENS_K) ? packed_keys(batch).y : parameters.kv_len;
+    uint end = keys_in_memory(batch);
     if (!has(FEATURE_KEY_LENGTHS)) return end;
     return uint(clamp(key_lengths[base_bytes(BINDING_KEY_LENGTHS) / 4 + batch], 0, int(end)));
 }
@@ -144,6 +153,12 @@ float value_scale(Row row, Key key) {
     if (!SCALES_VALUES) return 1.0;
     return scales_of_values[base_bytes(BINDING_VALUE_SCALES) / 4 +
                             scale_element(row, key, parameters.value_scales_strides)];
+}
+
+// How often a row's list names a key.
+uint times_listed(Row row, Key key) {
+    uint list = list_of_row(row), block = key.number / KEY_BLOCK_LEN;
+    return first_entry_from(list, block + 1) - first_entry_from(list, block);
 }
 
 // Nonzero where slots may have no key: in lists (entries that name nothing) and in pages (outside the pool).

@@ -62,6 +62,12 @@ uint row_index(Row row) {
     return (row.batch * parameters.kv_heads * GROUP + row.query_head) * parameters.q_len + row.position;
 }
 
+// Index of a row in contiguous [B, Hq, Lq], or in [Hq, total] of packed queries.
+uint log_sum_exp_index(Row row) {
+    if (!has(FEATURE_CU_SEQLENS_Q)) return row_index(row);
+    return row.query_head * parameters.q_total + query_row(row.batch, row.position);
+}
+
 // A tile of a sequence's rows, counted from its own first one.
 struct SequenceTile {
     uint batch;

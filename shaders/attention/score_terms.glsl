@@ -20,6 +20,13 @@ float cap_score(float score) {
     return has(FEATURE_SOFTCAP) ? parameters.softcap_log2 * stable_tanh(score / parameters.softcap_log2) : score;
 }
 
+// The derivative of cap_score.
+float slope_of_cap(float score) {
+    if (!has(FEATURE_SOFTCAP)) return 1.0;
+    float capped = stable_tanh(score / parameters.softcap_log2);
+    return 1.0 - capped * capped;
+}
+
 float slope_log2(Row row) { return LOG2_E * alibi_slopes[base_bytes(BINDING_ALIBI_SLOPES) / 4 + row.query_head]; }
 
 float bias_score(float score, Row row, Key key) {

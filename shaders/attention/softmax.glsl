@@ -47,12 +47,6 @@ float softmax_denominator_scale(inout SoftmaxState state, Row row) {
 // What sums of values are multiplied with in the end: 0 for a row that saw no key. A sum that is not a number stays one.
 float normaliser_of(SoftmaxState state, float rescale) { return state.sum == 0.0 ? 0.0 : rescale / state.sum; }
 
-// Index of a row in contiguous [B, Hq, Lq], or in [Hq, total] of packed queries.
-uint log_sum_exp_index(Row row) {
-    if (!has(FEATURE_CU_SEQLENS_Q)) return row_index(row);
-    return row.query_head * parameters.q_total + query_row(row.batch, row.position);
-}
-
 void store_log_sum_exp(SoftmaxState state, Row row) {
     if (!has(FEATURE_LOG_SUM_EXP)) return;
     // -inf is written as bits: not every device computes it

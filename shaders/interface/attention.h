@@ -4,6 +4,31 @@
 
 #include "attention_numbers.h"
 
+/* The gradients of attention, X(binding, name, NAME): of each d_NAME the strides of batch, head, position and dim are in the uniform block,
+ * as d_NAME_strides, and the constant D_NAME_FORMAT says what it is. In GLSL, modules of the backward pass alone know them, by
+ * HAS_GRADIENTS. Bindings that those modules do not share with attention. */
+#define ATTENTION_GRADIENTS(X)                                                                                         \
+    X(20, d_output, D_OUTPUT)                                                                                          \
+    X(22, d_query, D_QUERY)                                                                                            \
+    X(23, d_key, D_KEY)                                                                                                \
+    X(27, d_value, D_VALUE)                                                                                            \
+    X(13, d_attn_mask, D_ATTN_MASK)
+
+#ifdef __cplusplus
+#define HAS_GRADIENTS
+namespace vkattn {
+#endif
+
+#define VKATTN_GRADIENT_NUMBERS(binding, name, NAME) VKATTN_NUMBER(BINDING_##NAME, binding)
+ATTENTION_GRADIENTS(VKATTN_GRADIENT_NUMBERS)
+VKATTN_NUMBER(BINDING_D_SINKS, 25)
+VKATTN_NUMBER(BINDING_DELTA, 21)  /* in the workspace: of each row the sum of output * d_output */
+VKATTN_NUMBER(BINDING_CARRIES, 12) /* in the workspace: sums between dispatches, see attention/carries.glsl */
+
+#ifdef __cplusplus
+} // namespace vkattn
+#endif
+
 #ifdef __cplusplus
 namespace vkattn::gpu {
 #endif
@@ -83,6 +108,10 @@ namespace vkattn::gpu {
  * other in the same place where TAKES_TURNS is 1; QUERY_IN_REGISTERS, where K is in one chunk or its chunks are loaded
  * sixteen bytes at a time, as many by each invocation.
  *
+ * Of the backward pass, beside those of flash: an own tile is ROWS of an invocation, and KEYS_OF_INVOCATION of another kind pass by;
+ * KEYS_OF_CHUNK: of those, in shared memory at a time. GRADIENT_PAIRS: bit 0, that neighbours of d_output share words; 1, of d_query; 2,
+ * of d_key; 3, of d_value. MASK_ROWS: of attn_mask, of each of its heads.
+ *
  * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the
  * addresses are f32 copies of some of the keys. */
 #define ATTENTION_CONSTANTS(X)                                                                                         \
@@ -128,7 +157,14 @@ namespace vkattn::gpu {
     X(39, VALUE_IN_KEY, 0)                                                                                             \
     X(40, MORE_FEATURES, 0)                                                                                            \
     X(41, KEY_BLOCK_LEN, 1)                                                                                            \
-    X(42, CAPTURED_FORMATS, 0)
+    X(42, CAPTURED_FORMATS, 0)                                                                                         \
+    X(43, D_OUTPUT_FORMAT, 0)                                                                                          \
+    X(44, D_QUERY_FORMAT, 0)                                                                                           \
+    X(45, D_KEY_FORMAT, 0)                                                                                             \
+    X(46, D_VALUE_FORMAT, 0)                                                                                           \
+    X(47, D_ATTN_MASK_FORMAT, 0)                                                                                       \
+    X(48, GRADIENT_PAIRS, 0)                                                                                           \
+    X(49, MASK_ROWS, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -169,9 +205,13 @@ struct AttentionParameters {
     uint mask_heads;
     uint tree_words; /* of a row of tree_mask */
     ATTENTION_NUMBERS(VKATTN_UNIFORM)
-#ifdef HAS_CAPTURED_TENSORS
+#if defined(HAS_CAPTURED_TENSORS) || defined(HAS_GRADIENTS)
     uvec4 captured_elements; /* of each captured tensor */
     vec4 captured_numbers;
+#endif
+#ifdef HAS_GRADIENTS
+#define VKATTN_GRADIENT_STRIDES(binding, name, NAME) uvec4 name##_strides;
+    ATTENTION_GRADIENTS(VKATTN_GRADIENT_STRIDES)
 #endif
 };
 
@@ -180,7 +220,7 @@ struct AttentionPush {
     uint first_group[3];
     uint bases[ATTENTION_BINDINGS / 4];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
-    uint last_key;
+    uint last_key;  /* backward: what passes by a tile of keys, rows first_key .. last_key - 1; a tile of attn_mask, so many tiles */
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
     uint key_address[2];
     uint value_address[2];

@@ -178,6 +178,11 @@ TEST_CASE_FIXTURE(DeviceTest, "the sizes of what operators are described by") {
     check(vkattn_linear_attention_desc{}, vkattn_linear_attention_plan);
     check(vkattn_causal_conv1d_desc{}, vkattn_causal_conv1d_plan);
     check(vkattn_gated_rms_norm_desc{}, vkattn_gated_rms_norm_plan);
+    check(vkattn_attention_backward_desc{}, vkattn_attention_backward_plan);
+    check_given<vkattn_attention_backward_desc>("desc", {}, [&](const vkattn_attention_backward_desc *desc) {
+        vkattn_measure measure{};
+        return vkattn_attention_backward_measure(context, desc, &measure);
+    });
     check(vkattn_cache_append_desc{}, vkattn_cache_append_plan);
 }
 

@@ -341,7 +341,115 @@ void reference_row(const AttentionProblem &p, const DenseProblem &d, Row &row, A
     modify_output(p, d, row, std::span(result.output).last(d.sizes.v_head_dim));
 }
 
+// Sums of terms, and of their magnitudes.
+struct GradientSums {
+    explicit GradientSums(std::size_t size) : sums(size), magnitudes(size) {}
+    void add(std::size_t at, double term, double magnitude) {
+        sums[at] += term;
+        magnitudes[at] += magnitude;
+    }
+    Gradient gradient() const {
+        double squares = 0.0;
+        for (const double magnitude : magnitudes) squares += magnitude * magnitude;
+        const auto count = static_cast<double>(std::max<std::size_t>(magnitudes.size(), 1));
+        return {sums, std::sqrt(squares / count)};
+    }
+    std::vector<double> sums, magnitudes;
+};
+
+struct AllGradientSums {
+    GradientSums query, key, value, attn_mask, sinks;
+};
+
+// Of a row what its gradients are made of, a number a key.
+struct RowGradients {
+    std::vector<double> kept;         // weights as dropout leaves them
+    std::vector<double> scores;       // the gradients of scores, as softcap left them
+    std::vector<double> score_terms;  // how large their terms are
+    std::vector<double> slopes;       // the derivatives of softcap
+    double delta = 0.0, delta_terms = 0.0, log_sum_exp = 0.0;
+};
+
+RowGradients gradients_of_row(const AttentionProblem &p, const DenseProblem &d, Row &row, const double *d_output) {
+    const AttentionSizes &s = d.sizes;
+    const double *value = &d.value[(row.batch * s.kv_heads + kv_head_of(p, s, row.head)) * s.kv_len * s.v_head_dim];
+    RowGradients made;
+    scaled_scores(p, d, row);
+    made.slopes.assign(s.kv_len, 1.0);
+    if (p.softcap > 0.0f)
+        for (std::size_t j = 0; j < s.kv_len; ++j)
+            made.slopes[j] = 1.0 - std::pow(std::tanh(row.scores[j] / static_cast<double>(p.softcap)), 2);
+    AttentionReference forward;
+    reference_row(p, d, row, forward);
+    made.kept = forward.attn_weights;
+    made.log_sum_exp = forward.log_sum_exp[0];
+    std::vector<double> weights;
+    softmax(p, d, row, weights);
+    std::vector<double> of_weights(s.kv_len, 0.0), terms(s.kv_len, 0.0);
+    for (std::size_t j = 0; j < s.kv_len; ++j) {
+        if (made.kept[j] == 0.0) continue;
+        for (std::size_t c = 0; c < s.v_head_dim; ++c) of_weights[j] += d_output[c] * value[j * s.v_head_dim + c];
+        for (std::size_t c = 0; c < s.v_head_dim; ++c)
+            terms[j] += std::fabs(d_output[c] * value[j * s.v_head_dim + c]);
+        made.delta += made.kept[j] * of_weights[j];
+        made.delta_terms += made.kept[j] * terms[j];
+    }
+    for (std::size_t j = 0; j < s.kv_len; ++j) {
+        made.scores.push_back(made.kept[j] * of_weights[j] - weights[j] * made.delta);
+        made.score_terms.push_back(made.kept[j] * terms[j] + weights[j] * made.delta_terms);
+    }
+    return made;
+}
+
+void add_row(const AttentionProblem &p, const DenseProblem &d, const Row &row, const RowGradients &made,
+             const double *d_output, AllGradientSums &sums) {
+    const AttentionSizes &s = d.sizes;
+    const double scale =
+        p.scale.present != 0 ? static_cast<double>(p.scale.value) : 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+    const std::size_t query = ((row.batch * s.query_heads + row.head) * s.q_len + row.query) * s.head_dim;
+    const std::size_t first = (row.batch * s.kv_heads + kv_head_of(p, s, row.head)) * s.kv_len;
+    for (std::size_t j = 0; j < s.kv_len; ++j) {
+        if (made.score_terms[j] == 0.0 && made.kept[j] == 0.0) continue;
+        const double score = made.scores[j] * made.slopes[j] * scale;
+        const double terms = std::fabs(made.score_terms[j] * made.slopes[j] * scale);
+        for (std::size_t c = 0; c < s.head_dim; ++c) {
+            const std::size_t key = (first + j) * s.head_dim + c;
+            sums.query.add(query + c, score * d.key[key], terms * std::fabs(d.key[key]));
+            sums.key.add(key, score * d.query[query + c], terms * std::fabs(d.query[query + c]));
+        }
+        for (std::size_t c = 0; c < s.v_head_dim; ++c)
+            sums.value.add((first + j) * s.v_head_dim + c, made.kept[j] * d_output[c],
+                           std::fabs(made.kept[j] * d_output[c]));
+        const std::size_t mask_len = p.attn_mask.present() ? p.attn_mask.shape().back() : 0;
+        if (j >= mask_len || sums.attn_mask.sums.empty() || block_state(p, d, row, j) == VKATTN_BLOCK_FULL) continue;
+        const double slope = (p.mask_flags & VKATTN_MASK_TIMES_SLOPES) != 0 ? d.alibi_slopes[row.head] : 1.0;
+        sums.attn_mask.add(mask_row(p.attn_mask.shape(), row, row.query) * mask_len + j, made.scores[j] * slope,
+                           std::fabs(made.score_terms[j] * slope));
+    }
+    if (!p.sinks.present() || made.log_sum_exp == kHidden) return;
+    const double weight = std::exp(d.sinks[row.head] - made.log_sum_exp);
+    sums.sinks.add(row.head, -weight * made.delta, weight * made.delta_terms);
+}
+
 } // namespace
+
+AttentionGradients reference_gradients(const AttentionProblem &problem, std::span<const double> d_output) {
+    const DenseProblem d = dense(problem);
+    const AttentionSizes &s = d.sizes;
+    const bool has_mask = problem.attn_mask.present() && problem.attn_mask.type() != VKATTN_TYPE_BOOL;
+    AllGradientSums sums{GradientSums(d.query.size()), GradientSums(d.key.size()), GradientSums(d.value.size()),
+                         GradientSums(has_mask ? d.attn_mask.size() : 0), GradientSums(d.sinks.size())};
+    Row row{.batch = 0, .head = 0, .query = 0, .scores = std::vector<double>(s.kv_len)};
+    for (row.batch = 0; row.batch < s.batch; ++row.batch)
+        for (row.head = 0; row.head < s.query_heads; ++row.head)
+            for (row.query = 0; row.query < s.q_len; ++row.query) {
+                const double *of_row =
+                    &d_output[((row.batch * s.query_heads + row.head) * s.q_len + row.query) * s.v_head_dim];
+                add_row(problem, d, row, gradients_of_row(problem, d, row, of_row), of_row, sums);
+            }
+    return {sums.query.gradient(), sums.key.gradient(), sums.value.gradient(), sums.attn_mask.gradient(),
+            sums.sinks.gradient()};
+}
 
 AttentionSizes sizes_of(const AttentionProblem &problem) {
     const Shape &q = problem.query.shape();

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace vkattn_test {
@@ -73,6 +74,19 @@ struct AttentionReference {
 };
 
 AttentionReference reference_attention(const AttentionProblem &problem);
+
+// The gradients of sum(output * d_output), in row-major order of what they are gradients of, and of each how large its terms are in the
+// root mean square before they cancel: rounding is relative to that.
+struct Gradient {
+    std::vector<double> values;
+    double terms = 0.0;
+};
+struct AttentionGradients {
+    Gradient query, key, value, attn_mask, sinks; // the last two empty where the problem has none, or a boolean mask
+};
+
+// d_output [B,Hq,Lq,Dv], row-major.
+AttentionGradients reference_gradients(const AttentionProblem &problem, std::span<const double> d_output);
 
 // The largest power of two that divides a row's length.
 std::size_t hadamard_block(std::size_t row_len);

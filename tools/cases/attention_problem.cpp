@@ -1,4 +1,4 @@
-// Op "attention": tensors of ONNX Attention's names and shapes to vkattn_attention_desc.
+// Ops "attention" and "attention_backward": tensors of ONNX Attention's names and shapes to vkattn_attention_desc, and the gradients of it.
 #include "tools/cases/case_problem.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/tensors/stored_types.hpp"
@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <string_view>
+#include <tuple>
 
 namespace vkattn::tools {
 namespace {
@@ -217,21 +218,24 @@ void check_sequences(const ProblemBuilder &builder) {
     }
 }
 
-void fill_inputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
+// Q, K and V of a problem.
+struct Sides {
+    HeadsView query, key, value;
+};
+
+Sides fill_inputs(ProblemBuilder &builder, vkattn_attention_desc &desc) {
     const AttentionConfig &config = builder.input().attention;
-    const HeadsView query = view_heads(builder, "q", config.q_num_heads, "q_num_heads", "cu_seqlens_q");
-    const HeadsView key = make_side(builder, {"k", "past_key", "present_key"}, config.k_dtype);
-    const HeadsView value = make_side(builder, {"v", "past_value", "present_value"}, config.v_dtype);
-    desc.query = builder.add(VKATTN_ROLE_QUERY, query.layout, *query.tensor);
-    desc.key = builder.add(VKATTN_ROLE_KEY, key.layout, *key.tensor);
-    desc.value = builder.add(VKATTN_ROLE_VALUE, value.layout, *value.tensor);
-    desc.output = add_attention_output(builder, query, value.layout.shape[3]);
+    const Sides sides{view_heads(builder, "q", config.q_num_heads, "q_num_heads", "cu_seqlens_q"),
+                      make_side(builder, {"k", "past_key", "present_key"}, config.k_dtype),
+                      make_side(builder, {"v", "past_value", "present_value"}, config.v_dtype)};
+    desc.query = builder.add(VKATTN_ROLE_QUERY, sides.query.layout, *sides.query.tensor);
+    desc.key = builder.add(VKATTN_ROLE_KEY, sides.key.layout, *sides.key.tensor);
+    desc.value = builder.add(VKATTN_ROLE_VALUE, sides.value.layout, *sides.value.tensor);
     check_sequences(builder);
     desc.cu_seqlens_q = builder.add_integers(VKATTN_ROLE_CU_SEQLENS_Q, "cu_seqlens_q");
     desc.cu_seqlens_k = builder.add_integers(VKATTN_ROLE_CU_SEQLENS_K, "cu_seqlens_k");
     desc.block_table = builder.add_integers(VKATTN_ROLE_BLOCK_TABLE, "block_table");
-    add_present(builder, "present_key", VKATTN_ROLE_KEY, key);
-    add_present(builder, "present_value", VKATTN_ROLE_VALUE, value);
+    return sides;
 }
 
 // Left out without a past: then causal_alignment counts.
@@ -247,16 +251,11 @@ vkattn_optional_uint find_past_len(const ProblemBuilder &builder) {
     return static_cast<std::uint32_t>(past_key->shape[2]);
 }
 
-} // namespace
-
-Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
-    ProblemBuilder builder(input, wanted);
-    builder.check_inputs(kAttentionInputs);
-    builder.check_wanted(kAttentionOutputs);
-    vkattn_attention_desc desc{};
+// All of a problem but its outputs.
+Sides fill_problem(ProblemBuilder &builder, vkattn_kernel kernel, vkattn_attention_desc &desc) {
     desc.kernel = kernel;
-    fill_config(input, desc);
-    fill_inputs(builder, desc);
+    fill_config(builder.input(), desc);
+    const Sides sides = fill_inputs(builder, desc);
     desc.past_len = find_past_len(builder);
     desc.attn_mask = builder.add_attn_mask();
     desc.block_mask = builder.add_block_mask();
@@ -268,8 +267,64 @@ Problem make_attention_problem(const CaseFile &input, std::span<const std::strin
     builder.add_key_list(desc);
     desc.tree_mask = builder.add_integers(VKATTN_ROLE_TREE_MASK, "tree_mask");
     builder.add_functions(desc);
+    return sides;
+}
+
+// As a tensor lies in the file, in its type; absent unless it is wanted.
+vkattn_tensor add_gradient(ProblemBuilder &builder, const std::string &name, vkattn_role role, const HeadsView &like) {
+    if (builder.wants(name)) builder.add_output({name, role, like.layout, like.tensor->dtype, like.tensor->shape});
+    return builder.wants(name) ? like.layout : vkattn_tensor{};
+}
+
+// Without a past, which would be part of the keys, and what has no gradients.
+constexpr std::string_view kBackwardInputs[] = {
+    "q",         "k",     "v",          "d_output",     "attn_mask",    "block_mask",  "key_padding_mask", "nonpad_kv_seqlen",
+    "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "key_indices", "tree_mask"};
+constexpr std::array<std::string_view, 5> kBackwardOutputs{"d_query", "d_key", "d_value", "d_attn_mask", "d_sinks"};
+
+void add_gradients(ProblemBuilder &builder, const Sides &sides, vkattn_attention_backward_desc &gradients) {
+    gradients.d_query = add_gradient(builder, "d_query", VKATTN_ROLE_D_QUERY, sides.query);
+    gradients.d_key = add_gradient(builder, "d_key", VKATTN_ROLE_D_KEY, sides.key);
+    gradients.d_value = add_gradient(builder, "d_value", VKATTN_ROLE_D_VALUE, sides.value);
+    const CaseFile &input = builder.input();
+    for (const auto &[of, name, role, gradient] :
+         {std::tuple("attn_mask", "d_attn_mask", VKATTN_ROLE_D_ATTN_MASK, &gradients.d_attn_mask),
+          std::tuple("sinks", "d_sinks", VKATTN_ROLE_D_SINKS, &gradients.d_sinks)}) {
+        if (!builder.wants(name)) continue;
+        const HostTensor *tensor = input.find(of);
+        if (tensor == nullptr)
+            builder.fail(std::string("output '") + name + "' without tensor '" + of + "', expected both");
+        *gradient = builder.add_output(name, role, Dtype::kF32, tensor->shape);
+    }
+}
+
+} // namespace
+
+Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
+    ProblemBuilder builder(input, wanted);
+    builder.check_inputs(kAttentionInputs);
+    builder.check_wanted(kAttentionOutputs);
+    vkattn_attention_desc desc{};
+    const Sides sides = fill_problem(builder, kernel, desc);
+    desc.output = add_attention_output(builder, sides.query, sides.value.layout.shape[3]);
+    add_present(builder, "present_key", VKATTN_ROLE_KEY, sides.key);
+    add_present(builder, "present_value", VKATTN_ROLE_VALUE, sides.value);
     add_score_outputs(builder, desc);
     return builder.finish(desc);
+}
+
+Problem make_attention_backward_problem(const CaseFile &input, std::span<const std::string> wanted,
+                                        vkattn_kernel kernel) {
+    ProblemBuilder builder(input, wanted);
+    builder.check_inputs(kBackwardInputs);
+    builder.check_wanted(kBackwardOutputs);
+    BackwardProblem problem;
+    const Sides sides = fill_problem(builder, kernel, problem.attention);
+    const HeadsView d_output =
+        view_heads(builder, "d_output", input.attention.q_num_heads, "q_num_heads", "cu_seqlens_q");
+    problem.gradients.d_output = builder.add(VKATTN_ROLE_D_OUTPUT, d_output.layout, *d_output.tensor);
+    add_gradients(builder, sides, problem.gradients);
+    return builder.finish(problem);
 }
 
 } // namespace vkattn::tools

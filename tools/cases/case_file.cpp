@@ -227,7 +227,8 @@ struct OpReader {
     void (*read)(ConfigReader &, CaseFile &);
 };
 
-constexpr std::array<OpReader, 12> kOps{{{"attention", read_attention},
+constexpr std::array<OpReader, 13> kOps{{{"attention", read_attention},
+                                         {"attention_backward", read_attention},
                                          {"linear", read_linear},
                                          {"linear_attention", read_linear_attention},
                                          {"causal_conv1d", read_causal_conv1d},

@@ -28,7 +28,7 @@ struct MaskConfig {
     std::uint32_t block_kv_len = 0;
 };
 
-// The configuration of op "attention".
+// The configuration of ops "attention" and "attention_backward".
 struct AttentionConfig {
     std::uint32_t q_num_heads = 0; // 0: not said; only 3-D tensors need them
     std::uint32_t kv_num_heads = 0;
@@ -74,7 +74,7 @@ struct CaseFile {
     std::string file; // as given, for messages
     std::string op;
     MaskConfig mask;
-    AttentionConfig attention;              // op "attention"
+    AttentionConfig attention;              // ops "attention" and "attention_backward"
     LinearConfig linear;                    // op "linear"; of op "causal_conv1d" its activation
     LinearAttentionConfig linear_attention; // op "linear_attention"
     IndexConfig index;                      // op "index"
@@ -90,7 +90,8 @@ struct CaseFile {
 
     // Linear attention and the convolution beside it.
     bool is_recurrence() const { return op == "linear_attention" || op == "causal_conv1d"; }
-    bool is_layer() const { return op != "attention" && op != "index" && op != "linear" && !is_recurrence(); }
+    bool is_attention() const { return op == "attention" || op == "attention_backward"; }
+    bool is_layer() const { return !is_attention() && op != "index" && op != "linear" && !is_recurrence(); }
     std::string name() const { return std::filesystem::path(file).stem().string(); }
 
     // Returns the tensor, or NULL if the case has none of that name.

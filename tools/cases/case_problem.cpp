@@ -41,6 +41,7 @@ vkattn_type type_of(Dtype dtype) {
 }
 
 Problem make_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel) {
+    if (input.op == "attention_backward") return make_attention_backward_problem(input, wanted, kernel);
     if (input.op == "linear") return make_linear_problem(input, wanted);
     if (input.op == "linear_attention") return make_linear_attention_problem(input, wanted);
     if (input.op == "causal_conv1d") return make_causal_conv1d_problem(input, wanted);

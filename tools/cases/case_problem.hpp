@@ -38,7 +38,13 @@ struct LayerProblem {
     vkattn_layer_call call{};
 };
 
-using Description = std::variant<vkattn_attention_desc, LayerProblem, vkattn_index_desc, vkattn_linear_desc,
+// The description that is pointed to, and the pointer set where it is planned.
+struct BackwardProblem {
+    vkattn_attention_desc attention{};
+    vkattn_attention_backward_desc gradients{};
+};
+
+using Description = std::variant<vkattn_attention_desc, BackwardProblem, LayerProblem, vkattn_index_desc, vkattn_linear_desc,
                                  vkattn_linear_attention_desc, vkattn_causal_conv1d_desc>;
 
 // Must not outlive the case that it was made of.
@@ -110,6 +116,8 @@ class ProblemBuilder {
 };
 
 Problem make_attention_problem(const CaseFile &input, std::span<const std::string> wanted, vkattn_kernel kernel);
+Problem make_attention_backward_problem(const CaseFile &input, std::span<const std::string> wanted,
+                                        vkattn_kernel kernel);
 Problem make_linear_problem(const CaseFile &input, std::span<const std::string> wanted);
 Problem make_linear_attention_problem(const CaseFile &input, std::span<const std::string> wanted);
 Problem make_causal_conv1d_problem(const CaseFile &input, std::span<const std::string> wanted);

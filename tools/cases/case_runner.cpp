@@ -39,6 +39,12 @@ PlannedCase make_plan(const Context &context, const Problem &problem) {
         planned.plan = plan_attention(context, problem, *attention);
         return planned;
     }
+    if (const auto *backward = std::get_if<BackwardProblem>(&problem.description)) {
+        vkattn_attention_backward_desc desc = backward->gradients;
+        desc.attention = &backward->attention;
+        planned.plan = context.attention_backward_plan(desc);
+        return planned;
+    }
     if (const auto *index = std::get_if<vkattn_index_desc>(&problem.description)) {
         planned.plan = context.index_plan(*index);
         return planned;

@@ -67,14 +67,15 @@ WorstDifference compare_case(const CaseFile &input, const TensorMap &outputs) {
 
 double default_tolerance(const CaseFile &input) {
     double tolerance = kLeastTolerance;
-    constexpr double kOfRecurrence = 10; // errors of a token are in the state of those after it
+    constexpr double kOfSeveralProducts = 10; // errors of a token are in the state of those after it, of weights in gradients
     const auto widen = [&tolerance](vkattn_type storage) { tolerance = std::max(tolerance, tolerance_of(storage)); };
     for (const auto &[name, tensor] : input.tensors)
         if (name != "attn_mask" && name != "alibi_slopes" && name != "sinks") widen(type_of(tensor.dtype));
     if (input.attention.k_dtype) widen(*input.attention.k_dtype);
     if (input.attention.v_dtype) widen(*input.attention.v_dtype);
     if (input.linear.weight_dtype) widen(*input.linear.weight_dtype);
-    return input.is_recurrence() && tolerance > kLeastTolerance ? kOfRecurrence * tolerance : tolerance;
+    const bool has_several = input.is_recurrence() || input.op == "attention_backward";
+    return has_several && tolerance > kLeastTolerance ? kOfSeveralProducts * tolerance : tolerance;
 }
 
 } // namespace vkattn::tools

@@ -1,0 +1,53 @@
+/* Gradients: the backward pass of attention, planned and recorded as attention is. */
+#ifndef VKATTN_GRADIENTS_H
+#define VKATTN_GRADIENTS_H
+
+#include <vkattn/attention.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The gradients of sum(output * d_output) of an attention problem, in f32 sums (Dao et al., "FlashAttention", 2022, appendix B). Weights are
+ * computed again from log_sum_exp: no memory is of size Lq x Lk. Sums have one order: the same call gives the same bits. With dropout_p,
+ * the weights that the same description drops.
+ *
+ * attention    the problem, as vkattn_attention_plan takes it, with output and log_sum_exp, which are read; where both are absent, they are
+ *              computed again, in the workspace, by the kernel that it names. Its tensors are bound by its roles. Read before the call
+ *              returns. Without variant, block_table, rotations, key_scales, value_scales, attn_weights and qk_matmul_output, and with value;
+ *              key and value of type F32, F16 or BF16: others fail with VKATTN_ERROR_UNSUPPORTED
+ * d_output     [B,Hq,Lq,Dv], as output: F32, F16 or BF16, any strides; bound as VKATTN_ROLE_D_OUTPUT
+ * d_query      [B,Hq,Lq,D], as query; bound as VKATTN_ROLE_D_QUERY
+ * d_key        [B,Hkv,Lk,D], as key: of a KV head the sum over the query heads that read it; bound as VKATTN_ROLE_D_KEY
+ * d_value      [B,Hkv,Lk,Dv], as value, the same; bound as VKATTN_ROLE_D_VALUE
+ * d_attn_mask  of the shape of attn_mask, which is F32 or F16: summed over what the mask was broadcast to; bound as
+ *              VKATTN_ROLE_D_ATTN_MASK
+ * d_sinks      [Hq] F32, contiguous; bound as VKATTN_ROLE_D_SINKS
+ * Gradients are F32, F16 or BF16 each, of any strides by which no elements overlap, and share no memory with what is read; those that are
+ * absent are not computed, and one is there at least. A query or key that nothing sees has gradient 0. Rows of packed tensors that belong
+ * to no sequence keep their bytes. */
+typedef struct vkattn_attention_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_attention_backward_desc);
+    const vkattn_attention_desc *attention;
+    vkattn_tensor d_output;
+    vkattn_tensor d_query;
+    vkattn_tensor d_key;
+    vkattn_tensor d_value;
+    vkattn_tensor d_attn_mask;
+    vkattn_tensor d_sinks;
+} vkattn_attention_backward_desc;
+
+/* Plans one backward pass. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_attention_backward_plan(vkattn_context context,
+                                                        const vkattn_attention_backward_desc *desc, vkattn_plan *plan);
+
+/* Fills in what a plan of it would take, as vkattn_attention_measure does. */
+VKATTN_API vkattn_result vkattn_attention_backward_measure(vkattn_context context,
+                                                           const vkattn_attention_backward_desc *desc,
+                                                           vkattn_measure *measure);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

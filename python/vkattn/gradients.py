@@ -1,0 +1,78 @@
+"""The gradients of attention."""
+import ctypes
+
+import numpy
+
+from . import _abi
+from .arrays import describe, dtype_of
+from .attention import Problem
+from .calls import Call
+from .compiled import outside_graphs
+from .device_array import Array
+
+_OF = ("query", "key", "value", "attn_mask", "sinks")
+
+
+def _checked_names(gradients):
+    names = (gradients,) if isinstance(gradients, str) else tuple(gradients)
+    for name in names:
+        if name not in _OF:
+            raise ValueError(f"gradients: {name!r}, expected some of {', '.join(_OF)}")
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"gradients: {names}, expected one at least, each once")
+    return names
+
+
+def _take_given(call, desc, output, log_sum_exp, missing):
+    """The forward pass's results, which the library computes again where they are absent."""
+    call.outputs.clear()
+    desc.output = desc.log_sum_exp = _abi.Tensor()
+    if (output is None) != (log_sum_exp is None):
+        raise ValueError("output, log_sum_exp: one of them None, expected both or neither")
+    if output is None:
+        return
+    output = call.take("output", output, strided=True)
+    call.inputs["output"] = output = output.reshape((1,) * missing + output.shape)
+    desc.output = describe(output, "output")
+    desc.log_sum_exp = describe(call.take("log_sum_exp", log_sum_exp, dtype="float32"), "log_sum_exp")
+
+
+@outside_graphs
+def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=None, gradients=("query", "key", "value"),
+                       context=None, **arguments):
+    """The gradients of sum(output * d_output), where output is that of attention with the same arguments.
+
+    query, key, value, arguments  as attention takes them, the same dropout_seed too; key and value float32, float16 or bfloat16, and none of
+        block_table, kv_rotation, key_scales, value_scales, v_head_dim, return_lse and out
+    d_output   in the shape of the output: float32, float16 or bfloat16
+    output, log_sum_exp  what attention returned with return_lse=True; None for both: computed again
+    gradients  which of "query", "key", "value", "attn_mask" (an additive one) and "sinks"
+    Returns them in that order, each in the shape and the type of what it is the gradient of; one alone is no tuple. Results are of the kind
+    that attention's are. A query or key that nothing sees has gradient 0, and so have packed rows of no sequence.
+    """
+    names = _checked_names(gradients)
+    for name in ("return_lse", "out", "v_head_dim"):
+        if name in arguments:
+            raise TypeError(f"{name}: no argument of attention_backward")
+    given = {"query": query, "key": key, "value": value, "d_output": d_output, "output": output, "log_sum_exp": log_sum_exp,
+             **{name: arguments.get(name) for name in ("attn_mask", "sinks")}}
+    call = Call(context, given.items())
+    problem = Problem({"query": query, "key": key, "value": value, **arguments}, call)
+    _take_given(call, problem.desc, output, log_sum_exp, problem.missing)
+    gradient = call.take("d_output", d_output, strided=True)
+    call.inputs["d_output"] = gradient = gradient.reshape((1,) * problem.missing + gradient.shape)
+    desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(problem.desc))
+    desc.d_output = describe(gradient, "d_output")
+    for name in names:
+        if name not in call.inputs:
+            raise ValueError(f"gradients: {name!r}, expected an argument {name}")
+        array = call.inputs[name]
+        made = call.result(f"d_{name}", array.shape, "float32" if name == "sinks" else dtype_of(array))
+        made.assign(numpy.zeros(made.shape, made.dtype)) if isinstance(made, Array) else made.fill(0)
+        setattr(desc, f"d_{name}", describe(made, f"d_{name}"))
+    apart = _abi.AttentionBackwardDesc.from_buffer_copy(desc)
+    apart.attention = None
+    call.run("vkattn_attention_backward_plan", desc, described=bytes(problem.desc) + bytes(apart))
+    results = tuple(call.given_back(f"d_{name}", call.inputs[name].shape[problem.missing if name in _OF[:3] else 0:])
+                    for name in names)
+    return results if len(results) > 1 else results[0]

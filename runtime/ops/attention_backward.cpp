@@ -1,0 +1,369 @@
+#include "runtime/emit/judged.hpp"
+#include "runtime/emit/sorted_lists.hpp"
+#include "runtime/kernels/backward.hpp"
+#include "runtime/kernels/parameters.hpp"
+#include "runtime/kernels/split_keys.hpp"
+#include "runtime/ops/attention.hpp"
+#include "runtime/ops/operators.hpp"
+#include "runtime/problem/attention_tensors.hpp"
+#include "runtime/problem/tensor_checks.hpp"
+#include "runtime/support/error.hpp"
+#include "runtime/support/rounding.hpp"
+#include "runtime/support/structures.hpp"
+#include "shaders/interface/sort_lists.h"
+
+#include <algorithm>
+
+namespace vkattn {
+namespace {
+
+// A problem and its gradients, checked.
+struct Backward {
+    AttentionProblem problem;
+    bool computes_output; // and log_sum_exp
+#define VKATTN_MEMBER(binding, name, NAME) View name;
+    ATTENTION_GRADIENTS(VKATTN_MEMBER) // d_attn_mask is 4-D, as the problem's mask
+#undef VKATTN_MEMBER
+    View d_sinks;
+};
+
+void refuse(bool given, const char *what) {
+    if (given) fail(VKATTN_ERROR_UNSUPPORTED, what, ": given, expected none: it has no gradients yet");
+}
+
+void refuse_what_has_no_gradients(const vkattn_attention_desc &desc) {
+    refuse(desc.variant != nullptr, "variant");
+    refuse(present(desc.block_table), "block_table");
+    refuse(present(desc.key_scales), "key_scales");
+    refuse(present(desc.value_scales), "value_scales");
+    refuse(desc.key_rotation != VKATTN_ROTATION_NONE, "key_rotation");
+    refuse(desc.value_rotation != VKATTN_ROTATION_NONE, "value_rotation");
+    require(!present(desc.attn_weights) && !present(desc.qk_matmul_output),
+            "attn_weights, qk_matmul_output: given, expected none beside gradients");
+    if (!present(desc.value))
+        fail(VKATTN_ERROR_UNSUPPORTED, "value: absent, expected one: V in K's rows has no gradients yet");
+}
+
+void refuse_stored_type(const vkattn_tensor &tensor, const char *name) {
+    if (!is_float(tensor.type))
+        fail(VKATTN_ERROR_UNSUPPORTED, name, ": type ", type_name(tensor.type),
+             ", expected F32, F16 or BF16: other types have no gradients yet");
+}
+
+// [B,H,L,D] of floats, as another tensor is.
+View checked_rows(const vkattn_tensor &given, const char *name, vkattn_role role, const vkattn_tensor &like) {
+    if (!present(given)) return {};
+    const vkattn_tensor tensor = checked_rank(given, name, 4);
+    require_float(tensor, name);
+    require_shape(tensor, name, like);
+    return role_view(tensor, role);
+}
+
+View checked_written_rows(const vkattn_tensor &given, const char *name, vkattn_role role, const vkattn_tensor &like) {
+    const View view = checked_rows(given, name, role, like);
+    if (present(view)) require_no_overlap(view.tensor, name);
+    return view;
+}
+
+View checked_mask_gradient(const vkattn_attention_backward_desc &desc, const vkattn_tensor &mask,
+                           const AttentionProblem &problem) {
+    const vkattn_tensor &given = desc.d_attn_mask;
+    if (!present(given)) return {};
+    require(present(mask) && mask.type != VKATTN_TYPE_BOOL,
+            "d_attn_mask: given, expected only beside an attn_mask of type F32 or F16");
+    const vkattn_tensor tensor = checked_rank(given, "d_attn_mask", mask.rank);
+    require_float(tensor, "d_attn_mask");
+    require_shape(tensor, "d_attn_mask", normalised(mask, "attn_mask"));
+    require_no_overlap(tensor, "d_attn_mask");
+    vkattn_tensor full = problem.attn_mask;
+    full.type = tensor.type;
+    full.offset = tensor.offset;
+    const uint32_t from[3][4] = {{4, 4, 0, 1}, {0, 4, 1, 2}, {0, 1, 2, 3}}; // 4: absent
+    for (uint32_t dim = 0; dim < 4; ++dim) {
+        const uint32_t source = from[tensor.rank - 2][dim];
+        full.strides[dim] = full.shape[dim] == 1 || source == 4 ? 0 : tensor.strides[source];
+    }
+    return role_view(full, VKATTN_ROLE_D_ATTN_MASK);
+}
+
+Backward check_backward(const vkattn_attention_backward_desc &desc) {
+    vkattn_attention_desc attention = sized(desc.attention, "attention");
+    refuse_what_has_no_gradients(attention);
+    Backward backward{};
+    backward.computes_output = !present(attention.output);
+    require(present(attention.log_sum_exp) != backward.computes_output,
+            "output, log_sum_exp: one of them absent, expected both or neither");
+    if (backward.computes_output) {
+        const auto &q = attention.query.shape;
+        attention.output = contiguous(VKATTN_TYPE_F32, {q[0], q[1], q[2], attention.value.shape[3]});
+        const bool packed = present(attention.cu_seqlens_q);
+        attention.log_sum_exp =
+            packed ? contiguous(VKATTN_TYPE_F32, {q[1], q[2]}) : contiguous(VKATTN_TYPE_F32, {q[0], q[1], q[2]});
+    }
+    AttentionProblem &problem = backward.problem;
+    problem = check_attention(attention);
+    refuse_stored_type(problem.key, "key");
+    refuse_stored_type(problem.value, "value");
+    require(present(desc.d_output), "d_output: absent, expected the gradient of output");
+    backward.d_output = checked_rows(desc.d_output, "d_output", VKATTN_ROLE_D_OUTPUT, problem.output);
+    backward.d_query = checked_written_rows(desc.d_query, "d_query", VKATTN_ROLE_D_QUERY, problem.query);
+    backward.d_key = checked_written_rows(desc.d_key, "d_key", VKATTN_ROLE_D_KEY, problem.key);
+    backward.d_value = checked_written_rows(desc.d_value, "d_value", VKATTN_ROLE_D_VALUE, problem.value);
+    backward.d_attn_mask = checked_mask_gradient(desc, attention.attn_mask, problem);
+    require(!present(desc.d_sinks) || present(problem.sinks), "d_sinks: given, expected only beside sinks");
+    if (present(desc.d_sinks))
+        backward.d_sinks =
+            role_view(checked_contiguous(desc.d_sinks, "d_sinks", problem.sinks), VKATTN_ROLE_D_SINKS);
+    const bool any = present(backward.d_query) || present(backward.d_key) || present(backward.d_value) ||
+                     present(backward.d_attn_mask) || present(backward.d_sinks);
+    require(any, "d_query, d_key, d_value, d_attn_mask, d_sinks: absent, expected one gradient at least");
+    return backward;
+}
+
+bool is_wanted(const View &gradient) { return present(gradient) && !is_empty(gradient.tensor); }
+
+// Adds the steps of a checked problem.
+class BackwardSteps {
+  public:
+    BackwardSteps(PlanBuilder &builder, const Backward &given)
+        : builder_(builder), caps_(builder.context().caps()), given_(given), problem_(given.problem),
+          sources_(roles_of(given.problem)) {}
+
+    void add() {
+        if (has_queries(problem_))
+            add_rows();
+        else
+            stand_in_for_queries();
+        if (is_wanted(given_.d_query) && has_queries(given_.problem)) add_queries();
+        if (is_wanted(given_.d_key) || is_wanted(given_.d_value)) add_keys();
+        if (is_wanted(given_.d_attn_mask)) add_mask();
+        if (is_wanted(given_.d_sinks)) add_sinks();
+    }
+
+  private:
+    View reserve(const vkattn_tensor &tensor) {
+        return {tensor, builder_.reserve_workspace(extent_bytes(tensor))};
+    }
+
+    // What is computed of the rows alone: the output, where it is not given, deltas, sorted lists.
+    void add_rows() {
+        deltas_ = reserve(problem_.log_sum_exp);
+        if (given_.computes_output) add_output();
+        problem_ = with_memory(problem_);
+        if (!has_keys(given_.problem)) sources_[BINDING_KEY] = sources_[BINDING_VALUE] = sources_[BINDING_QUERY];
+        if (present(problem_.key_indices)) add_sorted_lists();
+        add_deltas();
+        builder_.barrier();
+    }
+
+    void add_output() {
+        sources_[BINDING_OUTPUT] = reserve(problem_.output).source;
+        sources_[BINDING_LOG_SUM_EXP] = reserve(problem_.log_sum_exp).source;
+        const uint64_t workspace = builder_.reserved_workspace();
+        add_attention(builder_, problem_, sources_);
+        builder_.reuse_workspace(workspace);
+    }
+
+    void add_sorted_lists() {
+        require_right(builder_, shaders::sort_lists);
+        if (problem_.key_indices.shape[3] > SORT_LISTS_CHUNK) require_right(builder_, shaders::merge_lists);
+        const View sorted = sort_lists(builder_, {problem_.key_indices, sources_[BINDING_KEY_INDICES]},
+                                       tiles(problem_.kv_len, problem_.key_block_len));
+        problem_.key_indices = sorted.tensor;
+        sources_[BINDING_KEY_INDICES] = sorted.source;
+        builder_.barrier();
+    }
+
+    // Without queries sums are empty: shaders read nothing, but have something bound.
+    void stand_in_for_queries() {
+        View any{problem_.key, sources_[BINDING_KEY]};
+        if (!has_keys(problem_)) {
+            const bool has_mask = is_wanted(given_.d_attn_mask);
+            any = has_mask ? View{problem_.attn_mask, sources_[BINDING_ATTN_MASK]}
+                           : View{problem_.sinks, sources_[BINDING_SINKS]};
+            problem_.key = problem_.value = any.tensor;
+            sources_[BINDING_KEY] = sources_[BINDING_VALUE] = any.source;
+            problem_.cu_seqlens_k = {};
+        }
+        problem_.query = problem_.output = problem_.log_sum_exp = any.tensor;
+        sources_[BINDING_QUERY] = sources_[BINDING_OUTPUT] = sources_[BINDING_LOG_SUM_EXP] = any.source;
+        given_.d_output = deltas_ = any;
+        problem_.block_mask = problem_.tree_mask = problem_.key_indices = problem_.cu_seqlens_q = {};
+        problem_.block_q_len = problem_.block_kv_len = problem_.key_block_len = 0;
+        problem_.kv_heads = problem_.query_heads = std::max(problem_.kv_heads, 1u);
+        problem_.q_len = 0;
+    }
+
+    gpu::AttentionParameters with_gradients(gpu::AttentionParameters parameters) const {
+        const auto set = [](const View &view, gpu::uvec4 &strides) {
+            for (uint32_t dim = 0; dim < 4; ++dim)
+                strides[dim] = view.tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(view.tensor.strides[dim]);
+        };
+#define VKATTN_SET(binding, name, NAME) set(given_.name, parameters.name##_strides);
+        ATTENTION_GRADIENTS(VKATTN_SET)
+#undef VKATTN_SET
+        return parameters;
+    }
+
+    void set_constants(gpu::AttentionConstants &constants) const {
+#define VKATTN_SET(binding, name, NAME) constants.NAME##_FORMAT = format_of(given_.name.tensor);
+        ATTENTION_GRADIENTS(VKATTN_SET)
+#undef VKATTN_SET
+        const View *const of_bits[] = {&given_.d_output, &given_.d_query, &given_.d_key, &given_.d_value};
+        for (uint32_t bit = 0; bit < std::size(of_bits); ++bit)
+            constants.GRADIENT_PAIRS |= uint32_t{present(*of_bits[bit]) && in_pairs(of_bits[bit]->tensor)} << bit;
+        constants.MASK_ROWS = static_cast<uint32_t>(problem_.attn_mask.shape[2]);
+    }
+
+    // A dispatch that reads the problem, and writes some of its gradients.
+    Step &add_step(const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push, UniformSlot parameters) {
+        require_right(builder_, *dispatch.shader);
+        gpu::AttentionConstants constants = dispatch.constants;
+        set_constants(constants);
+        Step &step = builder_.add_step(*dispatch.shader, constants, push);
+        step.groups = dispatch.groups;
+        step.flops = dispatch.flops;
+        step.uniforms = parameters;
+        for (const AttentionTensor &tensor : kAttentionTensors)
+            bind(builder_, step, tensor.binding, {problem_.*tensor.member, sources_[tensor.binding]});
+        bind(builder_, step, BINDING_D_OUTPUT, given_.d_output);
+        bind(builder_, step, BINDING_DELTA, deltas_);
+        return step;
+    }
+
+    // Dispatches in turn over what passes by, `each` of `all` at a time; sums wait in the workspace between them, so many numbers.
+    template <class Bind>
+    void add_in_turn(AttentionShape::Dispatch dispatch, const gpu::AttentionParameters &parameters, uint64_t all,
+                     uint32_t each, uint64_t carried, const Bind &bind_gradients) {
+        View carries;
+        if (each < all) {
+            dispatch.constants.FEATURES |= FEATURE_SPLIT_KEYS;
+            carries = reserve(contiguous(VKATTN_TYPE_F32, {carried}));
+        }
+        const UniformSlot uniforms = builder_.keep_uniforms(with_gradients(parameters));
+        for (uint64_t first = 0; first == 0 || first < all; first += each) {
+            if (first > 0) builder_.barrier();
+            gpu::AttentionPush push{};
+            push.first_key = static_cast<uint32_t>(first);
+            push.last_key = static_cast<uint32_t>(std::min(first + each, all));
+            Step &step = add_step(dispatch, push, uniforms);
+            bind(builder_, step, BINDING_CARRIES, carries);
+            bind_gradients(step);
+            if (each == 0) break;
+        }
+    }
+
+    // Of a workgroup for each tile of so many rows.
+    AttentionShape shape_of_rows(const Shader &shader, const gpu::AttentionConstants &constants, uint32_t rows) const {
+        AttentionShape shape{};
+        shape.parts = 1;
+        shape.keys_per_dispatch = slots_of(problem_);
+        shape.dispatches[0] = {&shader, constants, {tiles(row_tiles(problem_, rows), 1), problem_.kv_heads,
+                                                    grid_sequences(problem_)}};
+        finish_parts(problem_, caps_, shape);
+        return shape;
+    }
+
+    void add_deltas() {
+        constexpr uint32_t kWorkgroup = 64;
+        AttentionShape shape =
+            shape_of_rows(shaders::backward_deltas, constants_of(problem_, kWorkgroup), kWorkgroup);
+        shape.dispatches[0].flops = kFlopsOfElement * static_cast<double>(extent_elements(problem_.output));
+        add_step(shape.dispatches[0], {}, builder_.keep_uniforms(with_gradients(shape.parameters)));
+    }
+
+    void add_queries() {
+        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kQueries);
+        const AttentionShape shape =
+            shape_of_rows(shaders::backward_queries, backward_constants(problem_, tile), tile.own());
+        const uint64_t rows = extent_elements(problem_.log_sum_exp);
+        add_in_turn(shape.dispatches[0], shape.parameters, slots_of(problem_),
+                    passing_of_dispatch(problem_, caps_, tile, slots_of(problem_)), rows * problem_.head_dim,
+                    [&](Step &step) { bind(builder_, step, BINDING_D_QUERY, given_.d_query); });
+    }
+
+    double flops_of_products() const {
+        return 4.0 * static_cast<double>(query_positions(problem_)) * problem_.query_heads *
+               static_cast<double>(slots_of(problem_)) * (problem_.head_dim + problem_.v_head_dim);
+    }
+
+    void add_keys() {
+        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kKeys);
+        const uint64_t rows = rows_of(problem_);
+        const uint32_t each = passing_of_dispatch(problem_, caps_, tile, rows);
+        const AttentionShape::Dispatch dispatch{&shaders::backward_keys,
+                                                backward_constants(problem_, tile),
+                                                {tiles(problem_.kv_len, tile.own()), problem_.kv_heads, problem_.batch},
+                                                0,
+                                                flops_of_products()};
+        const auto &shape = problem_.key.shape;
+        add_in_turn(dispatch, parameters_of(problem_), rows, each,
+                    shape[0] * shape[1] * shape[2] * (problem_.head_dim + problem_.v_head_dim), [&](Step &step) {
+                        bind(builder_, step, BINDING_D_KEY, given_.d_key);
+                        bind(builder_, step, BINDING_D_VALUE, given_.d_value);
+                    });
+    }
+
+    void add_mask() {
+        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kMask);
+        const auto [entries, heads, rows, len] = std::to_array(problem_.attn_mask.shape);
+        const uint32_t query_tiles = tiles(problem_.q_len, tile.own());
+        const uint64_t passing = problem_.batch / entries * (problem_.query_heads / heads) * (rows == 1 ? query_tiles : 1);
+        const uint32_t each = passing_of_dispatch(problem_, caps_, tile, passing * tile.passing()) / tile.passing();
+        const AttentionShape::Dispatch dispatch{
+            &shaders::backward_mask,
+            backward_constants(problem_, tile),
+            {tiles(len, tile.passing()) * (rows == 1 ? 1 : query_tiles), static_cast<uint32_t>(heads),
+             static_cast<uint32_t>(entries)},
+            0,
+            flops_of_products() / 2};
+        add_in_turn(dispatch, parameters_of(problem_), passing, each, entries * heads * rows * len,
+                    [&](Step &step) { bind(builder_, step, BINDING_D_ATTN_MASK, given_.d_attn_mask); });
+    }
+
+    void add_sinks() {
+        constexpr uint32_t kWorkgroup = 128;
+        const double rows = static_cast<double>(query_positions(problem_)) * problem_.query_heads;
+        const AttentionShape::Dispatch dispatch{&shaders::backward_sinks,
+                                                constants_of(problem_, kWorkgroup),
+                                                {problem_.query_heads, 1, 1},
+                                                0,
+                                                kFlopsOfElement * rows};
+        Step &step =
+            add_step(dispatch, {}, builder_.keep_uniforms(with_gradients(parameters_of(problem_))));
+        bind(builder_, step, BINDING_D_SINKS, given_.d_sinks);
+    }
+
+    PlanBuilder &builder_;
+    const DeviceCaps &caps_;
+    Backward given_;
+    AttentionProblem problem_; // as the shaders have it
+    AttentionSources sources_;
+    View deltas_;
+};
+
+void allow_roles(PlanBuilder &builder, const Backward &backward) {
+    const AttentionSources sources = attention_roles();
+    for (const AttentionTensor &tensor : kAttentionTensors) {
+        const bool computed = tensor.binding == BINDING_OUTPUT || tensor.binding == BINDING_LOG_SUM_EXP;
+        if (!backward.computes_output || !computed)
+            allow_role(builder, {backward.problem.*tensor.member, sources[tensor.binding]});
+    }
+#define VKATTN_ALLOW(binding, name, NAME) allow_role(builder, backward.name);
+    ATTENTION_GRADIENTS(VKATTN_ALLOW)
+#undef VKATTN_ALLOW
+    allow_role(builder, backward.d_sinks);
+}
+
+} // namespace
+
+void plan_attention_backward(PlanBuilder &builder, const vkattn_attention_backward_desc &desc) {
+    const Backward backward = check_backward(desc);
+    builder.set_region_alignment(backward.problem.region_alignment);
+    allow_roles(builder, backward);
+    BackwardSteps(builder, backward).add();
+    builder.set_choice(VKATTN_KERNEL_AUTO, backward.computes_output ? "output and log_sum_exp are computed again"
+                                                                    : "of output and log_sum_exp");
+}
+
+} // namespace vkattn

@@ -1,0 +1,44 @@
+// What the backward pass reads and writes beside attention's tensors, [B,Hq,Lq,Dv] and as the tensors are of which these are gradients.
+#ifndef GRADIENTS_GLSL
+#define GRADIENTS_GLSL
+
+#include "attention/keys.glsl"
+#include "attention/rows.glsl"
+
+layout(set = 0, binding = BINDING_LOG_SUM_EXP, std430) readonly buffer LogSumExpBuffer { uint log_sum_exp_words[]; };
+
+// As log_sum_exp has them.
+layout(set = 0, binding = BINDING_DELTA, std430) buffer DeltaBuffer { float deltas[]; };
+
+#define TENSOR d_output
+#define TENSOR_BINDING BINDING_D_OUTPUT
+#define TENSOR_VECTORS
+#include "common/tensor.glsl"
+#define TENSOR d_output
+#include "common/tensor_row.glsl"
+
+uint d_output_element(Row row) {
+    return row.batch * parameters.d_output_strides[0] + row.query_head * parameters.d_output_strides[1] +
+           query_row(row.batch, row.position) * parameters.d_output_strides[2];
+}
+
+// Dims `dim` (a multiple of 8) to `dim + 7`.
+mat2x4 load_d_output_vector(Row row, uint dim) {
+    return d_output_load_vector(D_OUTPUT_FORMAT, (GRADIENT_PAIRS & 1u) != 0u, false, d_output_element(row), dim,
+                                V_HEAD_DIM, parameters.d_output_strides[3]);
+}
+
+// Whether the row saw a key, and the logarithm of the sum of its exponentials, in units of log 2.
+struct RowSum {
+    bool saw;
+    float log2_sum;
+};
+
+RowSum load_row_sum(Row row) {
+    uint bits = log_sum_exp_words[base_bytes(BINDING_LOG_SUM_EXP) / 4 + log_sum_exp_index(row)];
+    return RowSum(bits != 0xff800000u, uintBitsToFloat(bits) * LOG2_E);
+}
+
+float load_delta(Row row) { return deltas[base_bytes(BINDING_DELTA) / 4 + log_sum_exp_index(row)]; }
+
+#endif

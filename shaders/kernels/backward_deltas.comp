@@ -1,0 +1,39 @@
+// Of each query row the sum of output * d_output, which every gradient of its scores needs.
+//
+// output, d_output [B,Hq,Lq,Dv] -> deltas [B,Hq,Lq], of packed queries [Hq,total]
+// grid: (row tiles of a KV head's GROUP * Lq rows, Hkv, B), packed queries as in attention/rows.glsl; an invocation a row. The order of the sum
+// is that of tiles.glsl: where a row sees one key, its delta is that key's gradient of weights to the bit, and the score's gradient 0.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+
+#define HAS_GRADIENTS
+
+layout(local_size_x_id = 0) in;
+
+#include "attention/gradients.glsl"
+#include "attention/output.glsl"
+
+float delta_of(Row row) {
+    uint of_output = output_element(row), of_gradient = d_output_element(row);
+    uint stride = parameters.d_output_strides[3];
+    const bool pairs = has(FEATURE_OUTPUT_PAIRS), gradient_pairs = (GRADIENT_PAIRS & 1u) != 0u;
+    float sum = 0.0;
+    for (uint dim = 0; dim + 4 <= V_HEAD_DIM; dim += 4) {
+        vec4 o = output_load4(OUTPUT_FORMAT, pairs, of_output + dim * OUTPUT_DIM_STRIDE, OUTPUT_DIM_STRIDE);
+        vec4 g = d_output_load4(D_OUTPUT_FORMAT, gradient_pairs, of_gradient + dim * stride, stride);
+        [[unroll]] for (uint i = 0; i < 4; ++i) sum = fma(g[i], o[i], sum);
+    }
+    for (uint dim = V_HEAD_DIM / 4 * 4; dim < V_HEAD_DIM; ++dim)
+        sum = fma(d_output_load(D_OUTPUT_FORMAT, of_gradient + dim * stride),
+                  output_load(OUTPUT_FORMAT, of_output + dim * OUTPUT_DIM_STRIDE), sum);
+    return sum;
+}
+
+void main() {
+    RowTile rows = row_tile_of_grid(workgroup().x, WORKGROUP_SIZE);
+    uint own = gl_LocalInvocationID.x;
+    if (rows.first + own >= rows.end) return;
+    Row row = row_of_tile(rows, own);
+    deltas[base_bytes(BINDING_DELTA) / 4 + log_sum_exp_index(row)] = delta_of(row);
+}

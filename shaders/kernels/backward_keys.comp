@@ -1,0 +1,164 @@
+// The gradients of K and V: d_key = scale * (score gradients)^T Q, d_value = weights^T d_output, by tiles of keys, each over the rows of
+// all query heads of its KV head, tile by tile: sums over a group need no other dispatch.
+//
+// query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv], d_output [B,Hq,Lq,Dv], log_sum_exp and deltas [B,Hq,Lq] -> d_key, d_value
+// grid: (key tiles of the longest sequence, Hkv, B). An invocation owns ROWS keys of the tile, and of each of them every COLUMNS-th four
+// of dims.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
+
+#define HAS_GRADIENTS
+
+layout(local_size_x_id = 0) in;
+
+#include "attention/carries.glsl"
+#include "attention/rows.glsl"
+#include "attention/variant.glsl"
+
+KeyRange keys; // of the workgroup, of sequence batch and KV head kv_head
+uint batch, kv_head;
+RowTile rows; // that pass by
+
+Row row_of_pair(uint own, uint passing) { return row_of_tile(rows, passing); }
+Key own_key(uint own) { return Key(min(keys.begin + own, keys.end - 1)); }
+Key key_of_pair(uint own, uint passing) { return own_key(own); }
+uint numbers_of_pair(uint own, uint passing) { return passing; }
+
+uint times_seen(Row row, uint own, uint passing) {
+    if (keys.begin + own >= keys.end) return 0;
+    return LISTS_KEYS ? times_listed(row, own_key(own)) : 1;
+}
+
+#include "kernels/backward/scores.glsl"
+
+#define TENSOR d_key
+#define TENSOR_BINDING BINDING_D_KEY
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
+#define TENSOR d_value
+#define TENSOR_BINDING BINDING_D_VALUE
+#define TENSOR_WRITABLE
+#include "common/tensor.glsl"
+
+mat2x4 own_first(uint own, uint dim) { return load_key_of(batch, kv_head, own_key(own), dim); }
+mat2x4 own_second(uint own, uint dim) { return load_value_of(batch, kv_head, own_key(own), dim); }
+mat2x4 passing_first(uint i, uint dim) { return load_query_of(row_of_tile(rows, i), dim); }
+mat2x4 passing_second(uint i, uint dim) { return load_d_output_of(row_of_tile(rows, i), dim); }
+
+vec4 key_sums[ROWS * FIRST_BLOCKS];
+vec4 value_sums[ROWS * SECOND_BLOCKS];
+
+uint dim_of(uint block) { return (column() + block * COLUMNS) * 4; }
+
+// Of the carries: d_key's sums, then d_value's.
+uint carried_key(uint own) {
+    uvec2 at = row_of_key(batch, own_key(own));
+    return ((at.x * parameters.kv_heads + kv_head) * parameters.kv_total + at.y) * (HEAD_DIM + V_HEAD_DIM);
+}
+
+bool leaves_sums() { return has(FEATURE_SPLIT_KEYS) && push.last_key < GROUP * parameters.q_len; }
+
+void start_keys() {
+    [[unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) key_sums[i] = vec4(0);
+    [[unroll]] for (uint i = 0; i < ROWS * SECOND_BLOCKS; ++i) value_sums[i] = vec4(0);
+    if (resumes()) {
+        [[unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) key_sums[i] =
+            load_carry(carried_key(own_of(i / FIRST_BLOCKS)), dim_of(i % FIRST_BLOCKS), HEAD_DIM);
+        [[unroll]] for (uint i = 0; i < ROWS * SECOND_BLOCKS; ++i) value_sums[i] =
+            load_carry(carried_key(own_of(i / SECOND_BLOCKS)) + HEAD_DIM, dim_of(i % SECOND_BLOCKS), V_HEAD_DIM);
+    }
+    if (lane() == 0) vectors_beyond_numbers = 0;
+}
+
+void store_key_block(uint own, uint dim, vec4 sum) {
+    if (leaves_sums()) {
+        store_carry(carried_key(own), dim, HEAD_DIM, sum);
+        return;
+    }
+    uint element = element_of_key(row_of_key(batch, own_key(own)), kv_head, parameters.d_key_strides);
+    vec4 scaled = scale_of_sums() * sum;
+    STORE_BLOCK(d_key, D_KEY_FORMAT, (GRADIENT_PAIRS & 4u) != 0u, element, dim, HEAD_DIM, parameters.d_key_strides[3],
+                scaled)
+}
+
+void store_value_block(uint own, uint dim, vec4 sum) {
+    if (leaves_sums()) {
+        store_carry(carried_key(own) + HEAD_DIM, dim, V_HEAD_DIM, sum);
+        return;
+    }
+    uint element = element_of_key(row_of_key(batch, own_key(own)), kv_head, parameters.d_value_strides);
+    STORE_BLOCK(d_value, D_VALUE_FORMAT, (GRADIENT_PAIRS & 8u) != 0u, element, dim, V_HEAD_DIM,
+                parameters.d_value_strides[3], sum)
+}
+
+// Stores the first block of sums and lets the next one take its place: the code stands there once.
+void finish_keys() {
+    if (D_KEY_FORMAT != FORMAT_NONE) {
+        [[dont_unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) {
+            uint own = own_of(i / FIRST_BLOCKS);
+            if (keys.begin + own < keys.end) store_key_block(own, dim_of(i % FIRST_BLOCKS), key_sums[0]);
+            [[unroll]] for (uint j = 1; j < ROWS * FIRST_BLOCKS; ++j) key_sums[j - 1] = key_sums[j];
+        }
+    }
+    if (D_VALUE_FORMAT != FORMAT_NONE) {
+        [[dont_unroll]] for (uint i = 0; i < ROWS * SECOND_BLOCKS; ++i) {
+            uint own = own_of(i / SECOND_BLOCKS);
+            if (keys.begin + own < keys.end) store_value_block(own, dim_of(i % SECOND_BLOCKS), value_sums[0]);
+            [[unroll]] for (uint j = 1; j < ROWS * SECOND_BLOCKS; ++j) value_sums[j - 1] = value_sums[j];
+        }
+    }
+}
+
+// Rows of the KV head that may see one of the keys, as far as positions, lengths and this dispatch say.
+uvec2 rows_that_see() {
+    uint len = query_length(batch), first = 0, end = keys.begin < key_length(batch) ? len : 0;
+    int offset = diagonal_offset(batch);
+    if (has(FEATURE_CAUSAL)) first = clamp_key(int(keys.begin) - offset, len);
+    if (has(FEATURE_WINDOW)) {
+        first = max(first, clamp_key(int(keys.begin) - parameters.window_right - offset, len));
+        end = min(end, clamp_key(int(keys.end) + parameters.window_left - offset, len));
+    }
+    uvec2 seeing = GROUP * uvec2(first, end);
+    if (has(FEATURE_SPLIT_KEYS)) seeing = uvec2(max(seeing.x, push.first_key), min(seeing.y, push.last_key));
+    return seeing;
+}
+
+// Whether every row of the tile sees every key.
+bool are_all_visible(Sight sight) {
+    if (LISTS_KEYS || !sight.whole) return false;
+    KeyRange seen = seen_by_all(batch, rows.first / GROUP, last_row(rows) / GROUP);
+    return keys.begin >= seen.begin && keys.begin + OWN <= seen.end;
+}
+
+void attend_rows() {
+    Sight sight = sight_of(rows, keys);
+    if (HIDES_TILES && sight.first >= keys.end) return; // the whole workgroup
+    bool all_visible = are_all_visible(sight);
+    barrier(); // the last tile's rows are done
+    for (uint i = lane(); i < PASSING; i += WORKGROUP_SIZE)
+        row_numbers[i] = load_row_numbers(row_of_tile(rows, i), rows.first + i < rows.end);
+    MAKE_GRADIENTS(all_visible)
+    if (D_VALUE_FORMAT != FORMAT_NONE) {
+        SUM(value_sums, SECOND_BLOCKS, score_tile, passing_second)
+    }
+    if (D_KEY_FORMAT != FORMAT_NONE) {
+        SUM(key_sums, FIRST_BLOCKS, gradient_tile, passing_first)
+    }
+}
+
+void main() {
+    batch = workgroup().z;
+    kv_head = workgroup().y;
+    uint first = workgroup().x * OWN;
+    keys = KeyRange(first, min(first + OWN, keys_in_memory(batch)));
+    if (keys.begin >= keys.end) return; // the whole workgroup
+    start_keys();
+    uvec2 seeing = rows_that_see();
+    [[dont_unroll]] for (uint row = seeing.x; row < seeing.y; row += PASSING) {
+        rows = RowTile(batch, kv_head, row, min(row + PASSING, seeing.y));
+        attend_rows();
+    }
+    finish_keys();
+}

@@ -1,0 +1,373 @@
+// attention_backward against float64: every mask, type and layout, packed sequences, sizes of 0, what is hidden not a number, the same bits
+// every time; and the reference against differences.
+#include "attention_draws.hpp"
+#include "compare.hpp"
+#include "device.hpp"
+#include "limited_device.hpp"
+#include "messages.hpp"
+#include "random_draws.hpp"
+#include "sequence_cases.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+using namespace vkattn_test;
+
+namespace {
+
+struct BackwardOptions {
+    bool computes_output = false;
+    vkattn_type gradients = VKATTN_TYPE_F32, d_output = VKATTN_TYPE_F32, output = VKATTN_TYPE_F32;
+    bool has_gaps = true;
+    float d_output_scale = 1.0f;
+};
+
+// A tensor that is written, of rows with gaps between them.
+HostTensor written(vkattn_type type, const Shape &shape, bool has_gaps) {
+    if (!has_gaps || shape.size() != 4) return {type, shape};
+    const std::uint64_t row = shape[3] + 3, head = shape[2] * row + 1;
+    return {type, shape, {shape[1] * head, head, row, 1}, 1};
+}
+
+HostTensor filled(vkattn_type type, const Shape &shape, const std::vector<double> &values) {
+    HostTensor tensor(type, shape);
+    for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, static_cast<float>(values[i]));
+    return tensor;
+}
+
+// What a call writes; absent where the problem has no such gradient.
+struct Gradients {
+    HostTensor query, key, value, attn_mask, sinks;
+
+    std::vector<std::pair<vkattn_role, HostTensor *>> all() {
+        return {{VKATTN_ROLE_D_QUERY, &query},
+                {VKATTN_ROLE_D_KEY, &key},
+                {VKATTN_ROLE_D_VALUE, &value},
+                {VKATTN_ROLE_D_ATTN_MASK, &attn_mask},
+                {VKATTN_ROLE_D_SINKS, &sinks}};
+    }
+};
+
+Gradients gradients_of(const AttentionProblem &p, const BackwardOptions &options) {
+    Gradients made;
+    made.query = written(options.gradients, p.query.shape(), options.has_gaps);
+    made.key = written(options.gradients, p.key.shape(), options.has_gaps);
+    made.value = written(options.gradients, p.value.shape(), options.has_gaps);
+    if (p.attn_mask.present() && p.attn_mask.type() != VKATTN_TYPE_BOOL)
+        made.attn_mask = written(options.gradients, p.attn_mask.shape(), options.has_gaps);
+    if (p.sinks.present()) made.sinks = HostTensor(VKATTN_TYPE_F32, p.sinks.shape());
+    return made;
+}
+
+// A problem, and all that a call of its gradients takes.
+struct BackwardCall {
+    BackwardCall(const AttentionProblem &given, const BackwardOptions &asked)
+        : problem(given), options(asked), made(gradients_of(given, asked)), reference(reference_attention(given)) {
+        const AttentionSizes s = sizes_of(problem);
+        const Shape shape{s.batch, s.query_heads, s.q_len, s.v_head_dim};
+        std::mt19937 random(static_cast<unsigned>(7 + s.q_len + s.kv_len));
+        d_output = normal_tensor(options.d_output, shape, random, options.d_output_scale);
+        if (options.computes_output) return;
+        forward.output = filled(options.output, shape, reference.output);
+        forward.log_sum_exp =
+            filled(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len}, reference.log_sum_exp);
+    }
+
+    vkattn_attention_backward_desc describe() {
+        attention = vkattn_test::describe(problem, forward, VKATTN_KERNEL_AUTO);
+        vkattn_attention_backward_desc desc{};
+        desc.attention = &attention;
+        desc.d_output = d_output.view();
+        desc.d_query = made.query.view();
+        desc.d_key = made.key.view();
+        desc.d_value = made.value.view();
+        desc.d_attn_mask = made.attn_mask.view();
+        desc.d_sinks = made.sinks.view();
+        return desc;
+    }
+
+    std::vector<Region> regions() {
+        std::vector<Region> regions = regions_of(problem, forward);
+        for (Region &region : regions) region.access = Access::kRead;
+        regions.push_back({VKATTN_ROLE_D_OUTPUT, &d_output, Access::kRead});
+        for (const auto &[role, tensor] : made.all())
+            if (tensor->present()) regions.push_back({role, tensor, Access::kWrite});
+        return regions;
+    }
+
+    AttentionProblem problem;
+    BackwardOptions options;
+    Gradients made;
+    AttentionReference reference;
+    HostTensor d_output;
+    AttentionResults forward;
+    vkattn_attention_desc attention{};
+};
+
+double bound_of(const BackwardCall &call, vkattn_type gradient) {
+    constexpr double kTimes = 10; // gradients are products of rounded numbers
+    const AttentionProblem &p = call.problem;
+    const vkattn_type output = call.options.computes_output ? VKATTN_TYPE_F32 : call.options.output;
+    return kTimes * nmse_bound({p.query.type(), p.key.type(), p.value.type(), output, gradient},
+                               call.reference.largest_score);
+}
+
+std::string compare_gradient(const char *name, const BackwardCall &call, const HostTensor &made, const Gradient &expected) {
+    if (!made.present()) return "";
+    constexpr double kLeast = 0.1; // of its terms: what cancels further is rounding
+    std::vector<float> actual(made.elements());
+    for (std::uint64_t i = 0; i < actual.size(); ++i) actual[i] = made.get(i);
+    const Comparison comparison = compare(name, made.shape(), expected.values, actual, bound_of(call, made.type()),
+                                          kLeast * expected.terms);
+    return comparison.passed ? "" : comparison.report + "\n";
+}
+
+std::string compare_gradients(BackwardCall &call) {
+    const AttentionGradients expected = reference_gradients(call.problem, call.d_output.values());
+    return compare_gradient("d_query", call, call.made.query, expected.query) +
+           compare_gradient("d_key", call, call.made.key, expected.key) +
+           compare_gradient("d_value", call, call.made.value, expected.value) +
+           compare_gradient("d_attn_mask", call, call.made.attn_mask, expected.attn_mask) +
+           compare_gradient("d_sinks", call, call.made.sinks, expected.sinks);
+}
+
+bool same_bits(Gradients &one, Gradients &other) {
+    const auto of_one = one.all(), of_other = other.all();
+    for (std::size_t i = 0; i < of_one.size(); ++i)
+        if (!std::ranges::equal(of_one[i].second->bytes(), of_other[i].second->bytes())) return false;
+    return true;
+}
+
+// Runs it twice; what is wrong, "" for nothing.
+std::string try_backward(BackwardCall &call, TestDevice &device = test_device()) {
+    try {
+        const vkattn::Plan plan = device.context().attention_backward_plan(call.describe());
+        std::string complaints = device.try_run(plan, call.regions());
+        Gradients first = call.made;
+        complaints += device.try_run(plan, call.regions());
+        if (!same_bits(first, call.made)) complaints += "other bits in the second run\n";
+        return complaints + compare_gradients(call);
+    } catch (const vkattn::Error &error) {
+        return error.what();
+    }
+}
+
+std::string try_backward(const AttentionProblem &problem, const BackwardOptions &options = {}) {
+    BackwardCall call(problem, options);
+    return try_backward(call);
+}
+
+AttentionDraw dense(std::uint64_t q_len, std::uint64_t kv_len, std::uint64_t head_dim, std::uint64_t v_head_dim) {
+    AttentionDraw d;
+    d.seed = static_cast<unsigned>(q_len * 31 + kv_len);
+    d.q_len = q_len;
+    d.kv_len = kv_len;
+    d.head_dim = head_dim;
+    d.v_head_dim = v_head_dim;
+    return d;
+}
+
+// Draws as attention's sweep does, without what has no gradients.
+AttentionDraw draw_backward(unsigned seed) {
+    AttentionDraw d = draw_attention(seed);
+    const auto without_blocks = [](vkattn_type type) {
+        return type == VKATTN_TYPE_F32 || type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16 ? type : VKATTN_TYPE_F16;
+    };
+    d.key = without_blocks(d.key);
+    d.value = without_blocks(d.value);
+    d.value_in_key = d.functions = d.keys_rotated = d.values_rotated = false;
+    d.key_scales = d.value_scales = 0;
+    d.kv_len = std::min<std::uint64_t>(d.kv_len, 900);
+    d.mask_short = std::min(d.mask_short, d.kv_len - 1);
+    d.list_len = std::min<std::uint64_t>(d.list_len, 300);
+    return d;
+}
+
+BackwardOptions options_of(unsigned seed) {
+    Random random(seed + 77);
+    const auto type = [&] { return random.any({VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16}); };
+    BackwardOptions options;
+    options.computes_output = random.one_in(2);
+    options.gradients = type();
+    options.d_output = type();
+    options.output = type();
+    options.has_gaps = random.one_in(2);
+    return options;
+}
+
+// The sum that the gradients are of.
+double weighted_output(const AttentionProblem &problem, const std::vector<double> &d_output) {
+    const std::vector<double> output = reference_attention(problem).output;
+    return std::inner_product(output.begin(), output.end(), d_output.begin(), 0.0);
+}
+
+void check_differences(AttentionProblem problem, HostTensor AttentionProblem::*member, const Gradient &gradient,
+                       const std::vector<double> &d_output) {
+    constexpr float kStep = 0x1p-6f; // which f32 tensors hold exactly, about their numbers
+    HostTensor &tensor = problem.*member;
+    for (std::uint64_t i = 0; i < tensor.elements(); ++i) {
+        const float at = tensor.get(i);
+        if (!std::isfinite(at)) continue;
+        tensor.set(i, at + kStep);
+        const double above = weighted_output(problem, d_output), step_up = static_cast<double>(tensor.get(i) - at);
+        tensor.set(i, at - kStep);
+        const double below = weighted_output(problem, d_output), step_down = static_cast<double>(at - tensor.get(i));
+        tensor.set(i, at);
+        const double difference = (above - below) / (step_up + step_down);
+        CAPTURE(i);
+        CHECK(std::fabs(difference - gradient.values[i]) < 2e-3 * (1.0 + std::fabs(difference)));
+    }
+}
+
+} // namespace
+
+TEST_SUITE_BEGIN("gradients");
+
+TEST_CASE("the reference's gradients are differences of its outputs") {
+    for (const float dropout : {0.0f, 0.3f}) {
+        AttentionDraw d = dense(3, 5, 4, 3);
+        d.group = 2;
+        d.causal = d.bottom_right = d.sinks = d.alibi = true;
+        d.softcap = 2.0f;
+        d.mask = DrawnMask::kF32;
+        d.mask_broadcast = 2;
+        d.dropout_p = dropout;
+        const AttentionProblem problem = problem_of(d);
+        std::mt19937 random(3);
+        const std::vector<double> d_output = normal_tensor(VKATTN_TYPE_F32, {1, 2, 3, 3}, random).values();
+        const AttentionGradients gradients = reference_gradients(problem, d_output);
+        check_differences(problem, &AttentionProblem::query, gradients.query, d_output);
+        check_differences(problem, &AttentionProblem::key, gradients.key, d_output);
+        check_differences(problem, &AttentionProblem::value, gradients.value, d_output);
+        check_differences(problem, &AttentionProblem::attn_mask, gradients.attn_mask, d_output);
+        check_differences(problem, &AttentionProblem::sinks, gradients.sinks, d_output);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients of dense problems, odd and even") {
+    for (const auto &[q_len, kv_len, head_dim, v_head_dim] :
+         {std::array{1, 1, 8, 8}, std::array{1, 130, 8, 24}, std::array{40, 16, 40, 40}, std::array{65, 129, 64, 64},
+          std::array{33, 70, 128, 128}, std::array{17, 35, 192, 128}, std::array{5, 9, 576, 512},
+          std::array{64, 64, 1, 3}}) {
+        AttentionDraw d = dense(static_cast<std::uint64_t>(q_len), static_cast<std::uint64_t>(kv_len),
+                                static_cast<std::uint64_t>(head_dim), static_cast<std::uint64_t>(v_head_dim));
+        d.batch = 2;
+        d.kv_heads = 2;
+        d.group = 3;
+        for (const bool causal : {false, true})
+            for (const bool computes_output : {false, true}) {
+                d.causal = d.bottom_right = causal;
+                INFO(text(d), ", output computed: ", computes_output);
+                CHECK(try_backward(problem_of(d), {.computes_output = computes_output}) == "");
+            }
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients of every type") {
+    for (const vkattn_type type : {VKATTN_TYPE_F16, VKATTN_TYPE_BF16}) {
+        AttentionDraw d = dense(37, 75, 64, 64);
+        d.group = 2;
+        d.causal = true;
+        d.query = d.key = d.value = type;
+        INFO(text(d));
+        CHECK(try_backward(problem_of(d), {.gradients = type, .d_output = type, .output = type}) == "");
+        CHECK(try_backward(problem_of(d), {.computes_output = true, .gradients = type, .has_gaps = false}) == "");
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients of masks, in pairs") {
+    const std::vector<std::function<void(AttentionDraw &)>> masks = {
+        [](AttentionDraw &d) { d.causal = true; },
+        [](AttentionDraw &d) { d.causal = d.bottom_right = true; },
+        [](AttentionDraw &d) { d.window = true, d.window_left = 9, d.window_right = 4; },
+        [](AttentionDraw &d) { d.key_lengths = true; },
+        [](AttentionDraw &d) { d.key_padding = true; },
+        [](AttentionDraw &d) { d.alibi = true; },
+        [](AttentionDraw &d) { d.sinks = true; },
+        [](AttentionDraw &d) { d.softcap = 2.0f; },
+        [](AttentionDraw &d) { d.dropout_p = 0.4f; },
+        [](AttentionDraw &d) { d.mask = DrawnMask::kBool; },
+        [](AttentionDraw &d) { d.mask = DrawnMask::kF32; },
+        [](AttentionDraw &d) { d.mask = DrawnMask::kF32, d.mask_broadcast = 7; },
+        [](AttentionDraw &d) { d.mask = DrawnMask::kF16, d.mask_broadcast = 2, d.mask_short = 5; },
+        [](AttentionDraw &d) { d.block_q_len = 7, d.block_kv_len = 16; },
+        [](AttentionDraw &d) { d.list_len = 30, d.key_block_len = 3; },
+        [](AttentionDraw &d) { d.trees = true; },
+        [](AttentionDraw &d) { d.past_len = 11; },
+    };
+    for (std::size_t first = 0; first < masks.size(); ++first)
+        for (std::size_t second = first; second < masks.size(); ++second) {
+            AttentionDraw d = dense(23, 71, 24, 40);
+            d.batch = 2;
+            d.group = 2;
+            masks[first](d);
+            masks[second](d);
+            INFO(text(d));
+            CHECK(try_backward(problem_of(d), {.computes_output = second % 2 == 0}) == "");
+        }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients of problems drawn at random") {
+    sweep([](unsigned seed) {
+        const AttentionDraw d = draw_backward(seed);
+        const std::string complaints = try_backward(problem_of(d), options_of(seed));
+        return complaints.empty() ? complaints : text(d) + ": " + complaints;
+    });
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "hidden keys and queries that are no numbers have gradient 0") {
+    AttentionDraw d = dense(20, 70, 40, 24);
+    d.batch = 2;
+    d.group = 2;
+    d.causal = true;
+    AttentionProblem problem = problem_of(d);
+    problem.key_lengths = HostTensor(VKATTN_TYPE_I32, {2});
+    problem.key_lengths.set(0, 15.0f);
+    problem.key_lengths.set(1, 0.0f);
+    BackwardCall call(problem, {});
+    const AttentionGradients expected = reference_gradients(problem, call.d_output.values());
+    for (std::uint64_t key = 0; key < 140; ++key) {
+        if (key < 15) continue;
+        for (std::uint64_t c = 0; c < 40; ++c) call.problem.key.set(key * 40 + c, NAN);
+        for (std::uint64_t c = 0; c < 24; ++c) call.problem.value.set(key * 24 + c, NAN);
+    }
+    for (std::uint64_t row = 40; row < 80; ++row)
+        for (std::uint64_t c = 0; c < 24; ++c) call.d_output.set(row * 24 + c, NAN);
+    const vkattn::Plan plan = test_device().context().attention_backward_plan(call.describe());
+    test_device().run(plan, call.regions());
+    CHECK(compare_gradient("d_query", call, call.made.query, expected.query) == "");
+    CHECK(compare_gradient("d_key", call, call.made.key, expected.key) == "");
+    CHECK(compare_gradient("d_value", call, call.made.value, expected.value) == "");
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a sequence's gradients do not depend on its neighbours") {
+    AttentionDraw d = dense(45, 61, 40, 64);
+    d.batch = 3;
+    d.group = 2;
+    d.causal = true;
+    const AttentionProblem whole = problem_of(d);
+    BackwardCall all(whole, {.has_gaps = false});
+    REQUIRE(try_backward(all) == "");
+    d.batch = 1;
+    AttentionProblem first = problem_of(d);
+    const auto take = [](const HostTensor &from, HostTensor &to) {
+        for (std::uint64_t i = 0; i < to.elements(); ++i) to.set(i, from.get(i));
+    };
+    take(whole.query, first.query);
+    take(whole.key, first.key);
+    take(whole.value, first.value);
+    BackwardCall one(first, {.has_gaps = false});
+    take(all.d_output, one.d_output);
+    take(all.forward.output, one.forward.output);
+    take(all.forward.log_sum_exp, one.forward.log_sum_exp);
+    REQUIRE(try_backward(one) == "");
+    for (std::uint64_t i = 0; i < one.made.query.elements(); ++i) REQUIRE(one.made.query.get(i) == all.made.query.get(i));
+    for (std::uint64_t i = 0; i < one.made.key.elements(); ++i) REQUIRE(one.made.key.get(i) == all.made.key.get(i));
+    for (std::uint64_t i = 0; i < one.made.value.elements(); ++i) REQUIRE(one.made.value.get(i) == all.made.value.get(i));
+}
+
+TEST_SUITE_END();
