@@ -25,7 +25,7 @@ extern "C" {
  * d_sinks      [Hq] F32, contiguous; bound as VKATTN_ROLE_D_SINKS
  * Gradients are F32, F16 or BF16 each, of any strides by which no elements overlap, and share no memory with what is read; those that are
  * absent are not computed, and one is there at least. A query or key that nothing sees has gradient 0. Rows of packed tensors that belong
- * to no sequence keep their bytes. */
+ * to no sequence, or lie beyond max_seqlen_q or max_seqlen_k of theirs, keep their bytes. */
 typedef struct vkattn_attention_backward_desc {
     VKATTN_STRUCT_SIZE(vkattn_attention_backward_desc);
     const vkattn_attention_desc *attention;

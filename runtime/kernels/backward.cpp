@@ -1,5 +1,7 @@
 #include "runtime/kernels/backward.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
 #include "runtime/support/rounding.hpp"
@@ -36,9 +38,8 @@ uint64_t shared_bytes(const AttentionProblem &problem, const BackwardTile &tile)
 // As many as fit where the products' tile lies.
 uint32_t keys_of_chunk(const AttentionProblem &problem, const BackwardTile &tile) {
     const uint64_t elements = tile.passing() * uint64_t{tile.dims_of_chunk / 4 + 1};
-    return static_cast<uint32_t>(
-        std::clamp(std::bit_floor(std::max<uint64_t>(elements / sum_pitch(problem, tile), 1)), uint64_t{1},
-                   uint64_t{tile.passing()}));
+    return static_cast<uint32_t>(std::clamp(std::bit_floor(std::max<uint64_t>(elements / sum_pitch(problem, tile), 1)),
+                                            uint64_t{1}, uint64_t{tile.passing()}));
 }
 
 } // namespace
@@ -68,6 +69,80 @@ gpu::AttentionConstants backward_constants(const AttentionProblem &problem, cons
     constants.DIMS_OF_CHUNK = tile.dims_of_chunk;
     constants.KEYS_OF_CHUNK = tile.keys_of_chunk;
     return constants;
+}
+
+namespace {
+
+// How shaders/kernels/backward/matrix_tiles.glsl divides a problem.
+struct MatrixBackwardTile {
+    vkattn_matrix_shape shape;
+    uint32_t subgroup_size, subgroups, passing, dims_of_chunk;
+
+    uint32_t own() const { return subgroups * shape.m; }
+};
+
+uint64_t shared_bytes(const AttentionProblem &problem, const MatrixBackwardTile &tile) {
+    constexpr uint64_t kElement = 16, kNumbers = 8;
+    const uint64_t own = tile.own(), passing = tile.passing, pitch = tile.dims_of_chunk / 8 + 1;
+    const uint64_t factors = std::max((own + passing) * pitch, 2 * own * (passing / 8 + 1));
+    const uint64_t dims = round_up(std::max(problem.head_dim, problem.v_head_dim), tile.shape.n);
+    const uint64_t scores = std::max(2 * own * (passing / 4 + 1), dims * (passing / 8 + 1));
+    return kElement * (factors + scores) + kNumbers * std::max(own, passing) +
+           sizeof(float) * tile.subgroups * tile.subgroup_size;
+}
+
+const Shader &matrix_shader(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums) {
+    const bool of_queries = sums == BackwardSums::kQueries;
+    if (problem.query.type == VKATTN_TYPE_BF16)
+        return of_queries ? shaders::backward_queries_coopmat_bf16 : shaders::backward_keys_coopmat_bf16;
+    const bool rolled = caps.traits.unroll_matrices == 0 && is_built(shaders::backward_queries_coopmat_rolled);
+    if (rolled) return of_queries ? shaders::backward_queries_coopmat_rolled : shaders::backward_keys_coopmat_rolled;
+    return of_queries ? shaders::backward_queries_coopmat : shaders::backward_keys_coopmat;
+}
+
+// Rows of 16 bits in whole vectors, all of one type; dropout that does not make f16 weights too large; loops of any length.
+bool suits_matrices(const AttentionProblem &problem, const vkattn_tensor &d_output, const DeviceCaps &caps) {
+    constexpr float kMostDropout = 0.9f;
+    const vkattn_type type = problem.query.type;
+    return is_in_halves(problem) && problem.key.type == type && problem.value.type == type && d_output.type == type &&
+           rows_are_aligned(problem, d_output, problem.batch_invariant) && problem.dropout_p <= kMostDropout &&
+           caps.max_loop_iterations == 0 && caps.traits.matrix_units == 1 &&
+           rows_that_share_keys(problem) >= caps.traits.fewest_matrix_rows && *obstacle_of_matrices(caps) == '\0';
+}
+
+} // namespace
+
+BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn_tensor &d_output,
+                                   const DeviceCaps &caps, BackwardSums sums) {
+    constexpr uint32_t kMostSumsOfInvocation = 160, kPassing = 32, kChunkDims = 64, kSubgroups = 4;
+    const Shader &shader = matrix_shader(problem, caps, sums);
+    if (!suits_matrices(problem, d_output, caps) || !is_built(shader)) return {};
+    const MatrixUse use{&shader, problem.query.type, 0};
+    if (!matrix_obstacle(caps, use).empty()) return {};
+    const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, use);
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim), unit = std::max(shape.k, 8u);
+    MatrixBackwardTile tile{.shape = shape,
+                            .subgroup_size = matrix_layout(caps, shape, dims).subgroup_size,
+                            .subgroups = kSubgroups,
+                            .passing = round_up(kPassing, std::max(shape.n, unit)),
+                            .dims_of_chunk = std::min(round_up(kChunkDims, unit), round_up(dims, unit))};
+    uint32_t matrices = tiles(problem.head_dim, shape.n);
+    if (sums == BackwardSums::kKeys) matrices += tiles(problem.v_head_dim, shape.n);
+    if (matrices * shape.m * shape.n / tile.subgroup_size > kMostSumsOfInvocation) return {};
+    const auto fits = [&] {
+        return shared_bytes(problem, tile) <= caps.max_shared_memory_bytes &&
+               tile.subgroups * tile.subgroup_size <= caps.max_workgroup_invocations;
+    };
+    while (!fits() && tile.subgroups > 1) tile.subgroups /= 2;
+    if (!fits()) return {};
+    gpu::AttentionConstants constants = constants_of(problem, tile.subgroups * tile.subgroup_size);
+    constants.MATRIX_M = shape.m;
+    constants.MATRIX_N = shape.n;
+    constants.MATRIX_K = shape.k;
+    constants.SUBGROUP_SIZE = tile.subgroup_size;
+    constants.KEYS_OF_TILE = tile.passing;
+    constants.DIMS_OF_CHUNK = tile.dims_of_chunk;
+    return {&shader, constants, tile.own()};
 }
 
 uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const BackwardTile &tile,

@@ -21,6 +21,15 @@ BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &ca
 // Its constants, of the problem.
 gpu::AttentionConstants backward_constants(const AttentionProblem &problem, const BackwardTile &tile);
 
+// The same on matrix units.
+struct BackwardMatrices {
+    const Shader *shader; // nullptr: they do not serve, or do not pay
+    gpu::AttentionConstants constants;
+    uint32_t own; // of a workgroup's tile
+};
+BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn_tensor &d_output,
+                                   const DeviceCaps &caps, BackwardSums sums);
+
 // Of so many that pass by a tile as many as one dispatch takes: whole tiles.
 uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const BackwardTile &tile,
                              uint64_t all);

@@ -112,8 +112,7 @@ Backward check_backward(const vkattn_attention_backward_desc &desc) {
     backward.d_attn_mask = checked_mask_gradient(desc, attention.attn_mask, problem);
     require(!present(desc.d_sinks) || present(problem.sinks), "d_sinks: given, expected only beside sinks");
     if (present(desc.d_sinks))
-        backward.d_sinks =
-            role_view(checked_contiguous(desc.d_sinks, "d_sinks", problem.sinks), VKATTN_ROLE_D_SINKS);
+        backward.d_sinks = role_view(checked_contiguous(desc.d_sinks, "d_sinks", problem.sinks), VKATTN_ROLE_D_SINKS);
     const bool any = present(backward.d_query) || present(backward.d_key) || present(backward.d_value) ||
                      present(backward.d_attn_mask) || present(backward.d_sinks);
     require(any, "d_query, d_key, d_value, d_attn_mask, d_sinks: absent, expected one gradient at least");
@@ -140,10 +139,11 @@ class BackwardSteps {
         if (is_wanted(given_.d_sinks)) add_sinks();
     }
 
+    // The names of its shaders.
+    const std::string &names() const { return names_; }
+
   private:
-    View reserve(const vkattn_tensor &tensor) {
-        return {tensor, builder_.reserve_workspace(extent_bytes(tensor))};
-    }
+    View reserve(const vkattn_tensor &tensor) { return {tensor, builder_.reserve_workspace(extent_bytes(tensor))}; }
 
     // What is computed of the rows alone: the output, where it is not given, deltas, sorted lists.
     void add_rows() {
@@ -220,6 +220,8 @@ class BackwardSteps {
         require_right(builder_, *dispatch.shader);
         gpu::AttentionConstants constants = dispatch.constants;
         set_constants(constants);
+        if (push.first_key == 0 || dispatch.shader == &shaders::backward_deltas)
+            names_ += text(names_.empty() ? "" : ", ", dispatch.shader->name);
         Step &step = builder_.add_step(*dispatch.shader, constants, push);
         step.groups = dispatch.groups;
         step.flops = dispatch.flops;
@@ -258,21 +260,53 @@ class BackwardSteps {
         AttentionShape shape{};
         shape.parts = 1;
         shape.keys_per_dispatch = slots_of(problem_);
-        shape.dispatches[0] = {&shader, constants, {tiles(row_tiles(problem_, rows), 1), problem_.kv_heads,
-                                                    grid_sequences(problem_)}};
+        shape.dispatches[0] = {
+            &shader, constants, {tiles(row_tiles(problem_, rows), 1), problem_.kv_heads, grid_sequences(problem_)}};
         finish_parts(problem_, caps_, shape);
         return shape;
     }
 
     void add_deltas() {
         constexpr uint32_t kWorkgroup = 64;
-        AttentionShape shape =
-            shape_of_rows(shaders::backward_deltas, constants_of(problem_, kWorkgroup), kWorkgroup);
-        shape.dispatches[0].flops = kFlopsOfElement * static_cast<double>(extent_elements(problem_.output));
-        add_step(shape.dispatches[0], {}, builder_.keep_uniforms(with_gradients(shape.parameters)));
+        AttentionShape shape = shape_of_rows(shaders::backward_deltas, constants_of(problem_, kWorkgroup), kWorkgroup);
+        AttentionShape::Dispatch &deltas = shape.dispatches[0];
+        deltas.flops = kFlopsOfElement * static_cast<double>(extent_elements(problem_.output));
+        gpu::AttentionPush push{};
+        push.first_key = deltas.groups[0];
+        push.last_key = deltas.groups[1];
+        if (problem_.query.type == VKATTN_TYPE_F16 && (matrices_of(BackwardSums::kQueries).shader != nullptr ||
+                                                       matrices_of(BackwardSums::kKeys).shader != nullptr)) {
+            largest_ = reserve(
+                contiguous(VKATTN_TYPE_F32, {uint64_t{deltas.groups[0]} * deltas.groups[1] * deltas.groups[2]}));
+            deltas.constants.GRADIENT_PAIRS |= GRADIENTS_LARGEST;
+        }
+        Step &step = add_step(deltas, push, builder_.keep_uniforms(with_gradients(shape.parameters)));
+        bind(builder_, step, BINDING_CARRIES, largest_);
+    }
+
+    // What matrix units serve, and the self-test has not found wrong.
+    BackwardMatrices matrices_of(BackwardSums sums) const {
+        const BackwardMatrices matrices = backward_matrices(problem_, given_.d_output.tensor, caps_, sums);
+        const bool serves =
+            matrices.shader != nullptr && has_queries(given_.problem) && is_right(builder_, *matrices.shader);
+        return serves ? matrices : BackwardMatrices{};
+    }
+
+    // In one dispatch.
+    Step &add_matrices(AttentionShape::Dispatch dispatch, const gpu::AttentionParameters &parameters) {
+        gpu::AttentionPush push{};
+        push.first_row = static_cast<uint32_t>(largest_.tensor.shape[0]);
+        Step &step = add_step(dispatch, push, builder_.keep_uniforms(with_gradients(parameters)));
+        bind(builder_, step, BINDING_CARRIES, largest_);
+        return step;
     }
 
     void add_queries() {
+        if (const BackwardMatrices matrices = matrices_of(BackwardSums::kQueries); matrices.shader != nullptr) {
+            const AttentionShape shape = shape_of_rows(*matrices.shader, matrices.constants, matrices.own);
+            bind(builder_, add_matrices(shape.dispatches[0], shape.parameters), BINDING_D_QUERY, given_.d_query);
+            return;
+        }
         const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kQueries);
         const AttentionShape shape =
             shape_of_rows(shaders::backward_queries, backward_constants(problem_, tile), tile.own());
@@ -288,6 +322,14 @@ class BackwardSteps {
     }
 
     void add_keys() {
+        if (const BackwardMatrices matrices = matrices_of(BackwardSums::kKeys); matrices.shader != nullptr) {
+            const Grid groups{tiles(problem_.kv_len, matrices.own), problem_.kv_heads, problem_.batch};
+            Step &step = add_matrices({matrices.shader, matrices.constants, groups, 0, flops_of_products()},
+                                      parameters_of(problem_));
+            bind(builder_, step, BINDING_D_KEY, given_.d_key);
+            bind(builder_, step, BINDING_D_VALUE, given_.d_value);
+            return;
+        }
         const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kKeys);
         const uint64_t rows = rows_of(problem_);
         const uint32_t each = passing_of_dispatch(problem_, caps_, tile, rows);
@@ -308,15 +350,15 @@ class BackwardSteps {
         const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kMask);
         const auto [entries, heads, rows, len] = std::to_array(problem_.attn_mask.shape);
         const uint32_t query_tiles = tiles(problem_.q_len, tile.own());
-        const uint64_t passing = problem_.batch / entries * (problem_.query_heads / heads) * (rows == 1 ? query_tiles : 1);
+        const uint64_t passing =
+            problem_.batch / entries * (problem_.query_heads / heads) * (rows == 1 ? query_tiles : 1);
         const uint32_t each = passing_of_dispatch(problem_, caps_, tile, passing * tile.passing()) / tile.passing();
-        const AttentionShape::Dispatch dispatch{
-            &shaders::backward_mask,
-            backward_constants(problem_, tile),
-            {tiles(len, tile.passing()) * (rows == 1 ? 1 : query_tiles), static_cast<uint32_t>(heads),
-             static_cast<uint32_t>(entries)},
-            0,
-            flops_of_products() / 2};
+        const AttentionShape::Dispatch dispatch{&shaders::backward_mask,
+                                                backward_constants(problem_, tile),
+                                                {tiles(len, tile.passing()) * (rows == 1 ? 1 : query_tiles),
+                                                 static_cast<uint32_t>(heads), static_cast<uint32_t>(entries)},
+                                                0,
+                                                flops_of_products() / 2};
         add_in_turn(dispatch, parameters_of(problem_), passing, each, entries * heads * rows * len,
                     [&](Step &step) { bind(builder_, step, BINDING_D_ATTN_MASK, given_.d_attn_mask); });
     }
@@ -326,11 +368,10 @@ class BackwardSteps {
         const double rows = static_cast<double>(query_positions(problem_)) * problem_.query_heads;
         const AttentionShape::Dispatch dispatch{&shaders::backward_sinks,
                                                 constants_of(problem_, kWorkgroup),
-                                                {problem_.query_heads, 1, 1},
+                                                {given_.problem.query_heads, 1, 1},
                                                 0,
                                                 kFlopsOfElement * rows};
-        Step &step =
-            add_step(dispatch, {}, builder_.keep_uniforms(with_gradients(parameters_of(problem_))));
+        Step &step = add_step(dispatch, {}, builder_.keep_uniforms(with_gradients(parameters_of(problem_))));
         bind(builder_, step, BINDING_D_SINKS, given_.d_sinks);
     }
 
@@ -339,7 +380,8 @@ class BackwardSteps {
     Backward given_;
     AttentionProblem problem_; // as the shaders have it
     AttentionSources sources_;
-    View deltas_;
+    std::string names_;
+    View deltas_, largest_; // largest_: see shaders/kernels/backward_deltas.comp
 };
 
 void allow_roles(PlanBuilder &builder, const Backward &backward) {
@@ -361,9 +403,10 @@ void plan_attention_backward(PlanBuilder &builder, const vkattn_attention_backwa
     const Backward backward = check_backward(desc);
     builder.set_region_alignment(backward.problem.region_alignment);
     allow_roles(builder, backward);
-    BackwardSteps(builder, backward).add();
-    builder.set_choice(VKATTN_KERNEL_AUTO, backward.computes_output ? "output and log_sum_exp are computed again"
-                                                                    : "of output and log_sum_exp");
+    BackwardSteps steps(builder, backward);
+    steps.add();
+    builder.set_choice(VKATTN_KERNEL_AUTO,
+                       text(backward.computes_output ? "output and log_sum_exp computed again, " : "", steps.names()));
 }
 
 } // namespace vkattn

@@ -1,6 +1,7 @@
 #include "runtime/trials/operator_trials.hpp"
 
 #include "runtime/emit/sorted_lists.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/ops/index.hpp"
 #include "runtime/ops/linear_attention.hpp"
 #include "runtime/ops/norm.hpp"
@@ -74,11 +75,13 @@ void run_plan(Context &context, void (*plan)(PlanBuilder &, const Desc &), const
     builder.build()->run(bindings);
 }
 
-std::string compare_numbers(const std::vector<float> &actual, const std::vector<double> &expected) {
-    constexpr double kMostError = 1e-6;
+constexpr double kMostError = 1e-6;
+
+std::string compare_numbers(const std::vector<float> &actual, const std::vector<double> &expected,
+                            double most_error = kMostError) {
     const double error = nmse(actual, expected);
-    if (error <= kMostError) return ""; // false for NaN
-    return text("wrong numbers, NMSE ", error, ", expected at most ", kMostError);
+    if (error <= most_error) return ""; // false for NaN
+    return text("wrong numbers, NMSE ", error, ", expected at most ", most_error);
 }
 
 std::string compare_entries(const char *what, const std::vector<int32_t> &actual,
@@ -387,18 +390,18 @@ std::string check_index_by_addresses(Context &context) { return check_index(cont
 struct BackwardTrial {
     static constexpr uint32_t kHeads = 2, kQueries = 19, kKeys = 37, kDims = 24, kValueDims = 40;
 
-    explicit BackwardTrial(Context &context)
-        : query(context, VKATTN_ROLE_QUERY, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries, kDims})),
-          key(context, VKATTN_ROLE_KEY, contiguous(VKATTN_TYPE_F32, {1, 1, kKeys, kDims})),
-          value(context, VKATTN_ROLE_VALUE, contiguous(VKATTN_TYPE_F32, {1, 1, kKeys, kValueDims})),
+    explicit BackwardTrial(Context &context, vkattn_type type = VKATTN_TYPE_F32)
+        : query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, kHeads, kQueries, kDims})),
+          key(context, VKATTN_ROLE_KEY, contiguous(type, {1, 1, kKeys, kDims})),
+          value(context, VKATTN_ROLE_VALUE, contiguous(type, {1, 1, kKeys, kValueDims})),
           mask(context, VKATTN_ROLE_ATTN_MASK, contiguous(VKATTN_TYPE_F32, {1, 1, kQueries, kKeys})),
           sinks(context, VKATTN_ROLE_SINKS, contiguous(VKATTN_TYPE_F32, {kHeads})),
           output(context, VKATTN_ROLE_OUTPUT, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries, kValueDims})),
           log_sum_exp(context, VKATTN_ROLE_LOG_SUM_EXP, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries})),
-          d_output(context, VKATTN_ROLE_D_OUTPUT, output.tensor()), q(query.randomise(numbers)),
-          k(key.randomise(numbers)), v(value.randomise(numbers)), added(mask.randomise(numbers)),
-          sink(sinks.randomise(numbers)), g(d_output.randomise(numbers)), d_query(q.size()), d_key(k.size()),
-          d_value(v.size()), d_mask(added.size()), d_sinks(kHeads) {
+          d_output(context, VKATTN_ROLE_D_OUTPUT, contiguous(type, {1, kHeads, kQueries, kValueDims})),
+          q(query.randomise(numbers)), k(key.randomise(numbers)), v(value.randomise(numbers)),
+          added(mask.randomise(numbers)), sink(sinks.randomise(numbers)), g(d_output.randomise(numbers)),
+          d_query(q.size()), d_key(k.size()), d_value(v.size()), d_mask(added.size()), d_sinks(kHeads) {
         std::vector<float> outputs, sums;
         for (uint32_t row = 0; row < kHeads * kQueries; ++row) add_row(row, outputs, sums);
         output.write(outputs);
@@ -456,11 +459,15 @@ struct BackwardTrial {
         vkattn_attention_backward_desc desc{};
         desc.attention = &attention;
         desc.d_output = d_output.tensor();
-        desc.*member = like.tensor();
-        RoleBuffer gradient(context, role, like.tensor());
+        vkattn_tensor tensor = like.tensor();
+        tensor.type = VKATTN_TYPE_F32;
+        desc.*member = tensor;
+        RoleBuffer gradient(context, role, tensor);
         run_plan(context, plan_attention_backward, desc,
                  {&query, &key, &value, &mask, &sinks, &output, &log_sum_exp, &d_output, &gradient});
-        return compare_numbers(gradient.numbers(), expected);
+        constexpr double kMostOfBf16 = 1e-4;
+        return compare_numbers(gradient.numbers(), expected,
+                               query.tensor().type == VKATTN_TYPE_BF16 ? kMostOfBf16 : kMostError);
     }
 
     TrialNumbers numbers;
@@ -469,16 +476,18 @@ struct BackwardTrial {
     std::vector<double> d_query, d_key, d_value, d_mask, d_sinks;
 };
 
+template <vkattn_type type>
 std::string check_query_gradient(Context &context) {
-    BackwardTrial trial(context);
+    BackwardTrial trial(context, type);
     return trial.check(context, VKATTN_ROLE_D_QUERY, &vkattn_attention_backward_desc::d_query, trial.query,
                        trial.d_query);
 }
 
+template <vkattn_type type>
 std::string check_key_gradients(Context &context) {
-    BackwardTrial trial(context);
-    const std::string of_keys = trial.check(context, VKATTN_ROLE_D_KEY, &vkattn_attention_backward_desc::d_key,
-                                            trial.key, trial.d_key);
+    BackwardTrial trial(context, type);
+    const std::string of_keys =
+        trial.check(context, VKATTN_ROLE_D_KEY, &vkattn_attention_backward_desc::d_key, trial.key, trial.d_key);
     if (!of_keys.empty()) return of_keys;
     return trial.check(context, VKATTN_ROLE_D_VALUE, &vkattn_attention_backward_desc::d_value, trial.value,
                        trial.d_value);
@@ -494,6 +503,16 @@ std::string check_sink_gradients(Context &context) {
     BackwardTrial trial(context);
     return trial.check(context, VKATTN_ROLE_D_SINKS, &vkattn_attention_backward_desc::d_sinks, trial.sinks,
                        trial.d_sinks);
+}
+
+// Whether gradients of the type are left to matrix units, by the shaders whose loops over matrices are unrolled or not.
+template <vkattn_type type, uint32_t unrolled>
+bool has_matrices(const DeviceCaps &caps) {
+    const Shader &shader =
+        type == VKATTN_TYPE_BF16 ? shaders::backward_keys_coopmat_bf16 : shaders::backward_keys_coopmat;
+    return *obstacle_of_matrices(caps) == '\0' && caps.traits.matrix_units == 1 && caps.max_loop_iterations == 0 &&
+           (type == VKATTN_TYPE_BF16 || (caps.traits.unroll_matrices != 0) == (unrolled != 0)) &&
+           matrix_obstacle(caps, {&shader, type, 0}).empty();
 }
 
 // CPU drivers may compile the chunks for long, and are trusted with what few of their plans take.
@@ -512,8 +531,20 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::merge, check_merge_of_calls},
     {&shaders::backward_deltas, check_sink_gradients},
     {&shaders::backward_sinks, check_sink_gradients, &shaders::backward_deltas},
-    {&shaders::backward_queries, check_query_gradient, &shaders::backward_deltas},
-    {&shaders::backward_keys, check_key_gradients, &shaders::backward_deltas},
+    {&shaders::backward_queries, check_query_gradient<VKATTN_TYPE_F32>, &shaders::backward_deltas},
+    {&shaders::backward_keys, check_key_gradients<VKATTN_TYPE_F32>, &shaders::backward_deltas},
+    {&shaders::backward_queries_coopmat, check_query_gradient<VKATTN_TYPE_F16>, &shaders::backward_deltas,
+     has_matrices<VKATTN_TYPE_F16, 1>},
+    {&shaders::backward_queries_coopmat_rolled, check_query_gradient<VKATTN_TYPE_F16>, &shaders::backward_deltas,
+     has_matrices<VKATTN_TYPE_F16, 0>},
+    {&shaders::backward_queries_coopmat_bf16, check_query_gradient<VKATTN_TYPE_BF16>, &shaders::backward_deltas,
+     has_matrices<VKATTN_TYPE_BF16, 1>},
+    {&shaders::backward_keys_coopmat, check_key_gradients<VKATTN_TYPE_F16>, &shaders::backward_deltas,
+     has_matrices<VKATTN_TYPE_F16, 1>},
+    {&shaders::backward_keys_coopmat_rolled, check_key_gradients<VKATTN_TYPE_F16>, &shaders::backward_deltas,
+     has_matrices<VKATTN_TYPE_F16, 0>},
+    {&shaders::backward_keys_coopmat_bf16, check_key_gradients<VKATTN_TYPE_BF16>, &shaders::backward_deltas,
+     has_matrices<VKATTN_TYPE_BF16, 1>},
     {&shaders::backward_mask, check_mask_gradient, &shaders::backward_deltas},
     {&shaders::causal_conv1d, check_convolution},
     {&shaders::linear_attention_recurrent, check_staged},

@@ -22,7 +22,7 @@ namespace vkattn {
 #define VKATTN_GRADIENT_NUMBERS(binding, name, NAME) VKATTN_NUMBER(BINDING_##NAME, binding)
 ATTENTION_GRADIENTS(VKATTN_GRADIENT_NUMBERS)
 VKATTN_NUMBER(BINDING_D_SINKS, 25)
-VKATTN_NUMBER(BINDING_DELTA, 21)  /* in the workspace: of each row the sum of output * d_output */
+VKATTN_NUMBER(BINDING_DELTA, 21)   /* in the workspace: of each row the sum of output * d_output */
 VKATTN_NUMBER(BINDING_CARRIES, 12) /* in the workspace: sums between dispatches, see attention/carries.glsl */
 
 #ifdef __cplusplus
@@ -82,6 +82,7 @@ namespace vkattn::gpu {
 
 #define BLOCKS_OF_CAREFUL_ITERATION 4u /* of cpu/careful_row.glsl */
 #define KEYS_OF_UNFUSED_ITERATION 4u
+#define GRADIENTS_LARGEST 16u /* of GRADIENT_PAIRS */
 #define UNFUSED_WORKGROUP_SIZE 64u
 #define BLOCK_MASK_WORKGROUP_SIZE 128u
 #define PARTS_AT_ONCE 4u /* of merge_parts: whose loads an invocation has in flight at the same time */
@@ -110,7 +111,7 @@ namespace vkattn::gpu {
  *
  * Of the backward pass, beside those of flash: an own tile is ROWS of an invocation, and KEYS_OF_INVOCATION of another kind pass by;
  * KEYS_OF_CHUNK: of those, in shared memory at a time. GRADIENT_PAIRS: bit 0, that neighbours of d_output share words; 1, of d_query; 2,
- * of d_key; 3, of d_value. MASK_ROWS: of attn_mask, of each of its heads.
+ * of d_key; 3, of d_value; GRADIENTS_LARGEST: deltas leave the largest elements of d_output. MASK_ROWS: of attn_mask, of each of its heads.
  *
  * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the
  * addresses are f32 copies of some of the keys. */
@@ -220,7 +221,8 @@ struct AttentionPush {
     uint first_group[3];
     uint bases[ATTENTION_BINDINGS / 4];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
-    uint last_key;  /* backward: what passes by a tile of keys, rows first_key .. last_key - 1; a tile of attn_mask, so many tiles */
+    uint
+        last_key; /* backward: what passes by a tile of keys, rows first_key .. last_key - 1; a tile of attn_mask, so many tiles */
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
     uint key_address[2];
     uint value_address[2];

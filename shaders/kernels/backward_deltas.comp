@@ -3,6 +3,8 @@
 // output, d_output [B,Hq,Lq,Dv] -> deltas [B,Hq,Lq], of packed queries [Hq,total]
 // grid: (row tiles of a KV head's GROUP * Lq rows, Hkv, B), packed queries as in attention/rows.glsl; an invocation a row. The order of the sum
 // is that of tiles.glsl: where a row sees one key, its delta is that key's gradient of weights to the bit, and the score's gradient 0.
+// Where GRADIENT_PAIRS says so, each workgroup leaves the largest element of its rows' d_output in the carries, for matrix_tiles.glsl; first_key and
+// last_key are then the sizes of the grid.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -11,8 +13,14 @@
 
 layout(local_size_x_id = 0) in;
 
+#include "attention/carries.glsl"
 #include "attention/gradients.glsl"
 #include "attention/output.glsl"
+
+shared float found[WORKGROUP_SIZE];
+
+// The largest magnitude among the row's elements of d_output.
+float largest = 0.0;
 
 float delta_of(Row row) {
     uint of_output = output_element(row), of_gradient = d_output_element(row);
@@ -23,17 +31,31 @@ float delta_of(Row row) {
         vec4 o = output_load4(OUTPUT_FORMAT, pairs, of_output + dim * OUTPUT_DIM_STRIDE, OUTPUT_DIM_STRIDE);
         vec4 g = d_output_load4(D_OUTPUT_FORMAT, gradient_pairs, of_gradient + dim * stride, stride);
         [[unroll]] for (uint i = 0; i < 4; ++i) sum = fma(g[i], o[i], sum);
+        largest = max(largest, max(max(abs(g.x), abs(g.y)), max(abs(g.z), abs(g.w))));
     }
-    for (uint dim = V_HEAD_DIM / 4 * 4; dim < V_HEAD_DIM; ++dim)
-        sum = fma(d_output_load(D_OUTPUT_FORMAT, of_gradient + dim * stride),
-                  output_load(OUTPUT_FORMAT, of_output + dim * OUTPUT_DIM_STRIDE), sum);
+    for (uint dim = V_HEAD_DIM / 4 * 4; dim < V_HEAD_DIM; ++dim) {
+        float gradient = d_output_load(D_OUTPUT_FORMAT, of_gradient + dim * stride);
+        sum = fma(gradient, output_load(OUTPUT_FORMAT, of_output + dim * OUTPUT_DIM_STRIDE), sum);
+        largest = max(largest, abs(gradient));
+    }
     return sum;
+}
+
+// Of the whole workgroup.
+void leave_largest() {
+    found[gl_LocalInvocationID.x] = largest;
+    barrier();
+    if (gl_LocalInvocationID.x != 0) return;
+    for (uint i = 1; i < WORKGROUP_SIZE; ++i) largest = max(largest, found[i]);
+    carries[carry_element((workgroup().z * push.last_key + workgroup().y) * push.first_key + workgroup().x)] = largest;
 }
 
 void main() {
     RowTile rows = row_tile_of_grid(workgroup().x, WORKGROUP_SIZE);
     uint own = gl_LocalInvocationID.x;
-    if (rows.first + own >= rows.end) return;
-    Row row = row_of_tile(rows, own);
-    deltas[base_bytes(BINDING_DELTA) / 4 + log_sum_exp_index(row)] = delta_of(row);
+    if (rows.first + own < rows.end) {
+        Row row = row_of_tile(rows, own);
+        deltas[base_bytes(BINDING_DELTA) / 4 + log_sum_exp_index(row)] = delta_of(row);
+    }
+    if ((GRADIENT_PAIRS & GRADIENTS_LARGEST) != 0u) leave_largest();
 }

@@ -7,6 +7,16 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#if defined(MATRICES) && !defined(EMULATED_SUBGROUPS)
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#ifdef BFLOAT16
+#extension GL_EXT_bfloat16 : require
+#else
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
+#endif
 
 #define HAS_GRADIENTS
 
@@ -42,15 +52,13 @@ uint times_seen(Row row, uint own, uint passing) {
 #define TENSOR_WRITABLE
 #include "common/tensor.glsl"
 
-mat2x4 own_first(uint own, uint dim) { return load_key_of(batch, kv_head, own_key(own), dim); }
-mat2x4 own_second(uint own, uint dim) { return load_value_of(batch, kv_head, own_key(own), dim); }
-mat2x4 passing_first(uint i, uint dim) { return load_query_of(row_of_tile(rows, i), dim); }
-mat2x4 passing_second(uint i, uint dim) { return load_d_output_of(row_of_tile(rows, i), dim); }
+VECTOR own_first(uint own, uint dim) { return load_key_of(batch, kv_head, own_key(own), dim); }
+VECTOR own_second(uint own, uint dim) { return load_value_of(batch, kv_head, own_key(own), dim); }
+VECTOR passing_first(uint i, uint dim) { return load_query_of(row_of_tile(rows, i), dim); }
+VECTOR passing_second(uint i, uint dim) { return load_d_output_of(row_of_tile(rows, i), dim); }
 
-vec4 key_sums[ROWS * FIRST_BLOCKS];
-vec4 value_sums[ROWS * SECOND_BLOCKS];
-
-uint dim_of(uint block) { return (column() + block * COLUMNS) * 4; }
+DECLARE_SUMS(key_sums, FIRST_BLOCKS)
+DECLARE_SUMS(value_sums, SECOND_BLOCKS)
 
 // Of the carries: d_key's sums, then d_value's.
 uint carried_key(uint own) {
@@ -60,19 +68,10 @@ uint carried_key(uint own) {
 
 bool leaves_sums() { return has(FEATURE_SPLIT_KEYS) && push.last_key < GROUP * parameters.q_len; }
 
-void start_keys() {
-    [[unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) key_sums[i] = vec4(0);
-    [[unroll]] for (uint i = 0; i < ROWS * SECOND_BLOCKS; ++i) value_sums[i] = vec4(0);
-    if (resumes()) {
-        [[unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) key_sums[i] =
-            load_carry(carried_key(own_of(i / FIRST_BLOCKS)), dim_of(i % FIRST_BLOCKS), HEAD_DIM);
-        [[unroll]] for (uint i = 0; i < ROWS * SECOND_BLOCKS; ++i) value_sums[i] =
-            load_carry(carried_key(own_of(i / SECOND_BLOCKS)) + HEAD_DIM, dim_of(i % SECOND_BLOCKS), V_HEAD_DIM);
-    }
-    if (lane() == 0) vectors_beyond_numbers = 0;
-}
+uint carried_value(uint own) { return carried_key(own) + HEAD_DIM; }
 
 void store_key_block(uint own, uint dim, vec4 sum) {
+    if (keys.begin + own >= keys.end) return;
     if (leaves_sums()) {
         store_carry(carried_key(own), dim, HEAD_DIM, sum);
         return;
@@ -84,31 +83,15 @@ void store_key_block(uint own, uint dim, vec4 sum) {
 }
 
 void store_value_block(uint own, uint dim, vec4 sum) {
+    if (keys.begin + own >= keys.end) return;
     if (leaves_sums()) {
-        store_carry(carried_key(own) + HEAD_DIM, dim, V_HEAD_DIM, sum);
+        store_carry(carried_value(own), dim, V_HEAD_DIM, sum);
         return;
     }
     uint element = element_of_key(row_of_key(batch, own_key(own)), kv_head, parameters.d_value_strides);
+    vec4 scaled = unit_of_weights() * sum;
     STORE_BLOCK(d_value, D_VALUE_FORMAT, (GRADIENT_PAIRS & 8u) != 0u, element, dim, V_HEAD_DIM,
-                parameters.d_value_strides[3], sum)
-}
-
-// Stores the first block of sums and lets the next one take its place: the code stands there once.
-void finish_keys() {
-    if (D_KEY_FORMAT != FORMAT_NONE) {
-        [[dont_unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) {
-            uint own = own_of(i / FIRST_BLOCKS);
-            if (keys.begin + own < keys.end) store_key_block(own, dim_of(i % FIRST_BLOCKS), key_sums[0]);
-            [[unroll]] for (uint j = 1; j < ROWS * FIRST_BLOCKS; ++j) key_sums[j - 1] = key_sums[j];
-        }
-    }
-    if (D_VALUE_FORMAT != FORMAT_NONE) {
-        [[dont_unroll]] for (uint i = 0; i < ROWS * SECOND_BLOCKS; ++i) {
-            uint own = own_of(i / SECOND_BLOCKS);
-            if (keys.begin + own < keys.end) store_value_block(own, dim_of(i % SECOND_BLOCKS), value_sums[0]);
-            [[unroll]] for (uint j = 1; j < ROWS * SECOND_BLOCKS; ++j) value_sums[j - 1] = value_sums[j];
-        }
-    }
+                parameters.d_value_strides[3], scaled)
 }
 
 // Rows of the KV head that may see one of the keys, as far as positions, lengths and this dispatch say.
@@ -141,10 +124,10 @@ void attend_rows() {
         row_numbers[i] = load_row_numbers(row_of_tile(rows, i), rows.first + i < rows.end);
     MAKE_GRADIENTS(all_visible)
     if (D_VALUE_FORMAT != FORMAT_NONE) {
-        SUM(value_sums, SECOND_BLOCKS, score_tile, passing_second)
+        ADD_PRODUCTS(value_sums, SECOND_BLOCKS, WEIGHTS, passing_second, all_visible)
     }
     if (D_KEY_FORMAT != FORMAT_NONE) {
-        SUM(key_sums, FIRST_BLOCKS, gradient_tile, passing_first)
+        ADD_PRODUCTS(key_sums, FIRST_BLOCKS, SCORE_GRADIENTS, passing_first, all_visible)
     }
 }
 
@@ -154,11 +137,18 @@ void main() {
     uint first = workgroup().x * OWN;
     keys = KeyRange(first, min(first + OWN, keys_in_memory(batch)));
     if (keys.begin >= keys.end) return; // the whole workgroup
-    start_keys();
+    START_SUMS(key_sums, FIRST_BLOCKS, carried_key, HEAD_DIM)
+    START_SUMS(value_sums, SECOND_BLOCKS, carried_value, V_HEAD_DIM)
+    start_tiles();
     uvec2 seeing = rows_that_see();
     [[dont_unroll]] for (uint row = seeing.x; row < seeing.y; row += PASSING) {
         rows = RowTile(batch, kv_head, row, min(row + PASSING, seeing.y));
         attend_rows();
     }
-    finish_keys();
+    if (D_KEY_FORMAT != FORMAT_NONE) {
+        STORE_SUMS(key_sums, FIRST_BLOCKS, store_key_block)
+    }
+    if (D_VALUE_FORMAT != FORMAT_NONE) {
+        STORE_SUMS(value_sums, SECOND_BLOCKS, store_value_block)
+    }
 }

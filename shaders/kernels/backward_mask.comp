@@ -10,6 +10,7 @@
 #extension GL_EXT_control_flow_attributes : require
 
 #define HAS_GRADIENTS
+#define OF_MASK
 
 layout(local_size_x_id = 0) in;
 
@@ -17,7 +18,7 @@ layout(local_size_x_id = 0) in;
 #include "attention/rows.glsl"
 #include "attention/variant.glsl"
 
-uint first_key;                       // of the workgroup
+uint first_key;                         // of the workgroup
 uint batch, query_head, first_position; // of the tile that passes by
 
 Row row_of(uint own) {
@@ -40,10 +41,10 @@ uint times_seen(Row row, uint own, uint passing) {
 #define TENSOR_WRITABLE
 #include "common/tensor.glsl"
 
-mat2x4 own_first(uint own, uint dim) { return load_query_of(row_of(own), dim); }
-mat2x4 own_second(uint own, uint dim) { return load_d_output_of(row_of(own), dim); }
-mat2x4 passing_first(uint i, uint dim) { return load_key_of(batch, row_of(0).kv_head, key_of(i), dim); }
-mat2x4 passing_second(uint i, uint dim) { return load_value_of(batch, row_of(0).kv_head, key_of(i), dim); }
+VECTOR own_first(uint own, uint dim) { return load_query_of(row_of(own), dim); }
+VECTOR own_second(uint own, uint dim) { return load_d_output_of(row_of(own), dim); }
+VECTOR passing_first(uint i, uint dim) { return load_key_of(batch, row_of(0).kv_head, key_of(i), dim); }
+VECTOR passing_second(uint i, uint dim) { return load_value_of(batch, row_of(0).kv_head, key_of(i), dim); }
 
 float sums[ROWS * KEYS_OF_INVOCATION];
 
@@ -64,8 +65,8 @@ void find_tile(uint number, uint own_tile_number) {
 
 // What the score of a pair is to the mask's element: 0 where a full block keeps it from being added.
 float added_to_score(Row row, Key key) {
-    if (has(FEATURE_BLOCK_MASK) && block_state(row.batch, row.query_head, row.position / BLOCK_Q_LEN,
-                                               key.number / BLOCK_KV_LEN) == BLOCK_FULL)
+    if (has(FEATURE_BLOCK_MASK) &&
+        block_state(row.batch, row.query_head, row.position / BLOCK_Q_LEN, key.number / BLOCK_KV_LEN) == BLOCK_FULL)
         return 0.0;
     return has_more(MORE_FEATURE_TIMES_SLOPES) ? slope_log2(row) * LN_2 : 1.0;
 }
@@ -94,8 +95,9 @@ void store(uint position, uint key, float sum) {
         carries[carry_element(carried_element(position, key))] = sum;
         return;
     }
-    uint element = workgroup().z * parameters.d_attn_mask_strides[0] + workgroup().y * parameters.d_attn_mask_strides[1] +
-                   position * parameters.d_attn_mask_strides[2] + key * parameters.d_attn_mask_strides[3];
+    uint element = workgroup().z * parameters.d_attn_mask_strides[0] +
+                   workgroup().y * parameters.d_attn_mask_strides[1] + position * parameters.d_attn_mask_strides[2] +
+                   key * parameters.d_attn_mask_strides[3];
     d_attn_mask_store(D_ATTN_MASK_FORMAT, element, sum);
 }
 

@@ -6,6 +6,16 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#if defined(MATRICES) && !defined(EMULATED_SUBGROUPS)
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#ifdef BFLOAT16
+#extension GL_EXT_bfloat16 : require
+#else
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
+#endif
 
 #define HAS_GRADIENTS
 
@@ -19,12 +29,12 @@ KeyTile tile; // that passes by
 
 Row row_of_pair(uint own, uint passing) { return row_of_tile(rows, own); }
 Slot slot_of(uint passing) { return advance(tile.first, passing); }
-Key key_of_pair(uint own, uint passing) { return key_of_slot(row_of_tile(rows, 0), slot_of(passing)); }
+Key key_to_load(uint passing) { return key_of_slot(row_of_tile(rows, 0), slot_to_load(tile, slot_of(passing))); }
+Key key_of_pair(uint own, uint passing) { return key_to_load(passing); }
 uint numbers_of_pair(uint own, uint passing) { return own; }
 
 uint times_seen(Row row, uint own, uint passing) {
-    Slot slot = slot_of(passing);
-    return slot.number < tile.end && has_key(row, slot) ? 1 : 0;
+    return slot_of(passing).number < tile.end && has_key(row, slot_to_load(tile, slot_of(passing))) ? 1 : 0;
 }
 
 #include "kernels/backward/scores.glsl"
@@ -34,36 +44,31 @@ uint times_seen(Row row, uint own, uint passing) {
 #define TENSOR_WRITABLE
 #include "common/tensor.glsl"
 
-Key key_to_load(uint passing) { return key_of_slot(row_of_tile(rows, 0), slot_to_load(tile, slot_of(passing))); }
-mat2x4 own_first(uint own, uint dim) { return load_query_of(row_of_tile(rows, own), dim); }
-mat2x4 own_second(uint own, uint dim) { return load_d_output_of(row_of_tile(rows, own), dim); }
-mat2x4 passing_first(uint i, uint dim) { return load_key_of(rows.batch, rows.kv_head, key_to_load(i), dim); }
-mat2x4 passing_second(uint i, uint dim) { return load_value_of(rows.batch, rows.kv_head, key_to_load(i), dim); }
+VECTOR own_first(uint own, uint dim) { return load_query_of(row_of_tile(rows, own), dim); }
+VECTOR own_second(uint own, uint dim) { return load_d_output_of(row_of_tile(rows, own), dim); }
+VECTOR passing_first(uint i, uint dim) { return load_key_of(rows.batch, rows.kv_head, key_to_load(i), dim); }
+VECTOR passing_second(uint i, uint dim) { return load_value_of(rows.batch, rows.kv_head, key_to_load(i), dim); }
 
-vec4 sums[ROWS * FIRST_BLOCKS];
-
-uint dim_of(uint block) { return (column() + block * COLUMNS) * 4; }
+DECLARE_SUMS(sums, FIRST_BLOCKS)
 
 // Of the carries.
-uint carried_row(Row row) { return log_sum_exp_index(row) * HEAD_DIM; }
+uint carried_row(uint own) { return log_sum_exp_index(row_of_tile(rows, own)) * HEAD_DIM; }
 bool leaves_sums() { return has(FEATURE_SPLIT_KEYS) && push.last_key < all_slots(); }
 
 void start_rows() {
-    [[unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) sums[i] = vec4(0);
-    if (resumes()) {
-        [[unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) sums[i] = load_carry(
-            carried_row(row_of_tile(rows, own_of(i / FIRST_BLOCKS))), dim_of(i % FIRST_BLOCKS), HEAD_DIM);
-    }
+    START_SUMS(sums, FIRST_BLOCKS, carried_row, HEAD_DIM)
     for (uint own = lane(); own < OWN; own += WORKGROUP_SIZE)
         row_numbers[own] = load_row_numbers(row_of_tile(rows, own), rows.first + own < rows.end);
-    if (lane() == 0) vectors_beyond_numbers = 0;
+    start_tiles();
 }
 
-void store_block(Row row, uint dim, vec4 sum) {
+void store_block(uint own, uint dim, vec4 sum) {
+    if (rows.first + own >= rows.end) return;
     if (leaves_sums()) {
-        store_carry(carried_row(row), dim, HEAD_DIM, sum);
+        store_carry(carried_row(own), dim, HEAD_DIM, sum);
         return;
     }
+    Row row = row_of_tile(rows, own);
     uint element = row.batch * parameters.d_query_strides[0] + row.query_head * parameters.d_query_strides[1] +
                    query_row(row.batch, row.position) * parameters.d_query_strides[2];
     vec4 scaled = scale_of_sums() * sum;
@@ -71,24 +76,22 @@ void store_block(Row row, uint dim, vec4 sum) {
                 parameters.d_query_strides[3], scaled)
 }
 
-// Stores the first block of sums and lets the next one take its place: the code stands there once.
-void finish_rows() {
-    [[dont_unroll]] for (uint i = 0; i < ROWS * FIRST_BLOCKS; ++i) {
-        uint own = own_of(i / FIRST_BLOCKS);
-        if (rows.first + own < rows.end) store_block(row_of_tile(rows, own), dim_of(i % FIRST_BLOCKS), sums[0]);
-        [[unroll]] for (uint j = 1; j < ROWS * FIRST_BLOCKS; ++j) sums[j - 1] = sums[j];
-    }
-}
-
 void main() {
     rows = row_tile_of_grid(workgroup().x, OWN);
     if (is_empty(rows)) return; // the whole workgroup
     KeyWalk walk = begin_walk(rows, 0, PASSING, PASSING);
     start_rows();
-    [[dont_unroll]] for (; next_tile(walk, PASSING); pass_tile(walk, PASSING)) {
+    bool more = next_tile(walk, PASSING);
+    // In place of no slots one that is hidden: llvmpipe runs through a loop without lanes, and takes a null pointer for the lists then.
+    if (LISTS_KEYS && !has(FEATURE_SPLIT_KEYS) && !more) {
+        walk.slots = SlotRange(0, 1);
+        more = true;
+    }
+    [[dont_unroll]] for (; more; more = next_tile(walk, PASSING)) {
         tile = tile_of_walk(walk, PASSING);
         MAKE_GRADIENTS(tile.all_visible)
-        SUM(sums, FIRST_BLOCKS, gradient_tile, passing_first)
+        ADD_PRODUCTS(sums, FIRST_BLOCKS, SCORE_GRADIENTS, passing_first, tile.all_visible)
+        pass_tile(walk, PASSING);
     }
-    finish_rows();
+    STORE_SUMS(sums, FIRST_BLOCKS, store_block)
 }

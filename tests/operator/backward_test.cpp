@@ -14,6 +14,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <tuple>
 
 using namespace vkattn_test;
 
@@ -73,8 +74,7 @@ struct BackwardCall {
         d_output = normal_tensor(options.d_output, shape, random, options.d_output_scale);
         if (options.computes_output) return;
         forward.output = filled(options.output, shape, reference.output);
-        forward.log_sum_exp =
-            filled(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len}, reference.log_sum_exp);
+        forward.log_sum_exp = filled(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len}, reference.log_sum_exp);
     }
 
     vkattn_attention_backward_desc describe() {
@@ -112,17 +112,18 @@ double bound_of(const BackwardCall &call, vkattn_type gradient) {
     constexpr double kTimes = 10; // gradients are products of rounded numbers
     const AttentionProblem &p = call.problem;
     const vkattn_type output = call.options.computes_output ? VKATTN_TYPE_F32 : call.options.output;
-    return kTimes * nmse_bound({p.query.type(), p.key.type(), p.value.type(), output, gradient},
-                               call.reference.largest_score);
+    return kTimes *
+           nmse_bound({p.query.type(), p.key.type(), p.value.type(), output, gradient}, call.reference.largest_score);
 }
 
-std::string compare_gradient(const char *name, const BackwardCall &call, const HostTensor &made, const Gradient &expected) {
+std::string compare_gradient(const char *name, const BackwardCall &call, const HostTensor &made,
+                             const Gradient &expected) {
     if (!made.present()) return "";
     constexpr double kLeast = 0.1; // of its terms: what cancels further is rounding
     std::vector<float> actual(made.elements());
     for (std::uint64_t i = 0; i < actual.size(); ++i) actual[i] = made.get(i);
-    const Comparison comparison = compare(name, made.shape(), expected.values, actual, bound_of(call, made.type()),
-                                          kLeast * expected.terms);
+    const Comparison comparison =
+        compare(name, made.shape(), expected.values, actual, bound_of(call, made.type()), kLeast * expected.terms);
     return comparison.passed ? "" : comparison.report + "\n";
 }
 
@@ -197,6 +198,77 @@ BackwardOptions options_of(unsigned seed) {
     options.output = type();
     options.has_gaps = random.one_in(2);
     return options;
+}
+
+// Packed queries, and keys packed or dense: each sequence's gradients, where its rows lie.
+struct PackedGradients {
+    PackedGradients(const SequencesBatch &batch)
+        : query(batch.query.elements()), key(batch.key.elements()), value(batch.value.elements()) {}
+
+    void add(const SequencesCase &c, const SequencesBatch &batch, const Sequence &sequence, std::uint64_t number,
+             const SequenceLengths &first, const HostTensor &d_output) {
+        const std::uint64_t rows = batch.query.shape()[2], keys = batch.key.shape()[2];
+        const auto [queries, own_keys] = sequence.lengths;
+        if (queries == 0) return;
+        std::vector<double> of_sequence;
+        for (std::uint64_t h = 0; h < c.query_heads; ++h)
+            for (std::uint64_t i = 0; i < queries * c.v_head_dim; ++i)
+                of_sequence.push_back(static_cast<double>(d_output.get((h * rows + first.queries) * c.v_head_dim + i)));
+        const AttentionGradients gradients = reference_gradients(sequence.problem, of_sequence);
+        for (std::uint64_t h = 0; h < c.query_heads; ++h)
+            std::copy_n(&gradients.query.values[h * queries * c.head_dim], queries * c.head_dim,
+                        &query[(h * rows + first.queries) * c.head_dim]);
+        const std::uint64_t of_problem = sequence.problem.key.shape()[2];
+        for (std::uint64_t h = 0; h < c.kv_heads; ++h) {
+            const std::uint64_t to = c.keys == Keys::kPacked ? h * keys + first.keys : (number * c.kv_heads + h) * keys;
+            std::copy_n(&gradients.key.values[h * of_problem * c.head_dim], own_keys * c.head_dim,
+                        key.begin() + static_cast<std::ptrdiff_t>(to * c.head_dim));
+            std::copy_n(&gradients.value.values[h * of_problem * c.v_head_dim], own_keys * c.v_head_dim,
+                        value.begin() + static_cast<std::ptrdiff_t>(to * c.v_head_dim));
+        }
+    }
+
+    std::vector<double> query, key, value;
+};
+
+std::string try_packed(const SequencesCase &c) {
+    std::mt19937 random(11);
+    std::vector<Sequence> sequences = make_sequences(c, random);
+    SequencesBatch batch = make_batch(c, sequences, random);
+    const ExpectedSequences forward = expect(c, sequences, batch);
+    HostTensor d_output = normal_tensor(c.query_type, batch.output.shape(), random);
+    PackedGradients expected(batch);
+    SequenceLengths first{0, 0};
+    for (std::size_t b = 0; b < sequences.size(); ++b) {
+        expected.add(c, batch, sequences[b], b, first, d_output);
+        first = {first.queries + sequences[b].lengths.queries, first.keys + sequences[b].lengths.keys};
+    }
+    batch.output = filled(VKATTN_TYPE_F32, batch.output.shape(), forward.output);
+    batch.log_sum_exp = filled(VKATTN_TYPE_F32, batch.log_sum_exp.shape(), forward.log_sum_exp);
+    HostTensor d_query(VKATTN_TYPE_F32, batch.query.shape()), d_key(VKATTN_TYPE_F32, batch.key.shape()),
+        d_value(VKATTN_TYPE_F32, batch.value.shape());
+    const vkattn_attention_desc attention = vkattn_test::describe(c, batch, VKATTN_KERNEL_AUTO);
+    vkattn_attention_backward_desc desc{};
+    desc.attention = &attention;
+    desc.d_output = d_output.view();
+    desc.d_query = d_query.view();
+    desc.d_key = d_key.view();
+    desc.d_value = d_value.view();
+    std::vector<Region> regions = regions_of(batch);
+    for (Region &region : regions) region.access = Access::kRead;
+    regions.push_back({VKATTN_ROLE_D_OUTPUT, &d_output, Access::kRead});
+    regions.push_back({VKATTN_ROLE_D_QUERY, &d_query, Access::kWrite});
+    regions.push_back({VKATTN_ROLE_D_KEY, &d_key, Access::kWrite});
+    regions.push_back({VKATTN_ROLE_D_VALUE, &d_value, Access::kWrite});
+    std::string complaints = test_device().try_run(test_device().context().attention_backward_plan(desc), regions);
+    const double bound = 10 * nmse_bound({c.query_type, c.key_type, c.value_type});
+    for (const auto &[name, made, values] :
+         {std::tuple("d_query", &d_query, &expected.query), std::tuple("d_key", &d_key, &expected.key),
+          std::tuple("d_value", &d_value, &expected.value)}) {
+        const Comparison comparison = compare(name, made->shape(), *values, made->floats(), bound, 1e-2);
+        if (!comparison.passed) complaints += comparison.report + "\n";
+    }
+    return complaints;
 }
 
 // The sum that the gradients are of.
@@ -365,9 +437,119 @@ TEST_CASE_FIXTURE(DeviceTest, "a sequence's gradients do not depend on its neigh
     take(all.forward.output, one.forward.output);
     take(all.forward.log_sum_exp, one.forward.log_sum_exp);
     REQUIRE(try_backward(one) == "");
-    for (std::uint64_t i = 0; i < one.made.query.elements(); ++i) REQUIRE(one.made.query.get(i) == all.made.query.get(i));
+    for (std::uint64_t i = 0; i < one.made.query.elements(); ++i)
+        REQUIRE(one.made.query.get(i) == all.made.query.get(i));
     for (std::uint64_t i = 0; i < one.made.key.elements(); ++i) REQUIRE(one.made.key.get(i) == all.made.key.get(i));
-    for (std::uint64_t i = 0; i < one.made.value.elements(); ++i) REQUIRE(one.made.value.get(i) == all.made.value.get(i));
+    for (std::uint64_t i = 0; i < one.made.value.elements(); ++i)
+        REQUIRE(one.made.value.get(i) == all.made.value.get(i));
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients of packed sequences") {
+    for (const Keys keys : {Keys::kPacked, Keys::kDense})
+        for (const vkattn_causal_alignment alignment : {VKATTN_CAUSAL_TOP_LEFT, VKATTN_CAUSAL_BOTTOM_RIGHT})
+            for (const bool more : {false, true}) {
+                SequencesCase c;
+                c.lengths = {{37, 45}, {1, 90}, {0, 5}, {64, 64}, {7, 0}, {20, 3}};
+                c.keys = keys;
+                c.mask_flags = VKATTN_MASK_CAUSAL | (more ? VKATTN_MASK_WINDOW : 0u);
+                c.window_left = 20;
+                c.window_right = 5;
+                c.alignment = alignment;
+                c.alibi = c.trees = c.blocks = more;
+                c.head_dim = 40;
+                c.v_head_dim = 24;
+                INFO(static_cast<int>(keys), " ", static_cast<int>(alignment), " ", more);
+                CHECK(try_packed(c) == "");
+            }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients without queries or without keys are 0") {
+    for (const auto &[q_len, kv_len] : {std::array<std::uint64_t, 2>{0, 7}, std::array<std::uint64_t, 2>{5, 0}}) {
+        std::mt19937 random(5);
+        AttentionProblem problem;
+        problem.query = normal_tensor(VKATTN_TYPE_F32, {2, 4, q_len, 32}, random);
+        problem.key = normal_tensor(VKATTN_TYPE_F32, {2, 2, kv_len, 32}, random);
+        problem.value = normal_tensor(VKATTN_TYPE_F32, {2, 2, kv_len, 48}, random);
+        problem.attn_mask = normal_tensor(VKATTN_TYPE_F32, {1, 1, 1, kv_len}, random);
+        problem.sinks = normal_tensor(VKATTN_TYPE_F32, {4}, random);
+        BackwardCall call(problem, {.has_gaps = false});
+        test_device().run(test_device().context().attention_backward_plan(call.describe()), call.regions());
+        for (const auto &[role, tensor] : call.made.all())
+            for (const float value : tensor->floats()) CHECK(value == 0.0f);
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients on matrix units") {
+    if (!has_matrix_kernels()) return;
+    LimitedDevice device("matrix_units=1,fewest_matrix_rows=1");
+    for (unsigned seed = 1; seed <= 24; ++seed) {
+        AttentionDraw d = draw_backward(seed);
+        d.query = d.key = d.value = VKATTN_TYPE_F16;
+        d.head_dim = std::min<std::uint64_t>((d.head_dim + 7) / 8 * 8, 128);
+        d.v_head_dim = std::min<std::uint64_t>((d.v_head_dim + 7) / 8 * 8, 128);
+        d.positions_first = false;
+        d.kv_len = std::min<std::uint64_t>(d.kv_len, 300);
+        d.mask_short = std::min(d.mask_short, d.kv_len - 1);
+        const float scales[] = {1.0f, 1e-4f, 30.0f};
+        BackwardCall call(problem_of(d), {.computes_output = seed % 2 == 0,
+                                          .d_output = VKATTN_TYPE_F16,
+                                          .output = VKATTN_TYPE_F16,
+                                          .has_gaps = seed % 3 == 0,
+                                          .d_output_scale = scales[seed % 3]});
+        INFO("seed ", seed, ": ", text(d));
+        const std::string reason = device.context().attention_backward_plan(call.describe()).report().reason;
+        CHECK_MESSAGE(reason.find("backward_queries_coopmat") != std::string::npos, reason);
+        CHECK_MESSAGE(reason.find("backward_keys_coopmat") != std::string::npos, reason);
+        CHECK(try_backward(call, device.device()) == "");
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "sums of gradients wait between dispatches where drivers end long loops") {
+    LimitedDevice device("max_loop_iterations=4096");
+    AttentionDraw d = dense(300, 600, 40, 24);
+    d.batch = 2;
+    d.group = 2;
+    d.causal = d.bottom_right = d.sinks = true;
+    for (const unsigned broadcast : {0u, 7u}) {
+        d.mask = DrawnMask::kF32;
+        d.mask_broadcast = broadcast;
+        BackwardCall call(problem_of(d), {.computes_output = true});
+        INFO(text(d));
+        CHECK(device.context().attention_backward_plan(call.describe()).report().dispatches > 8);
+        CHECK(try_backward(call, device.device()) == "");
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "what has no gradients is refused by name") {
+    const vkattn::Context &context = test_device().context();
+    BackwardCall call(problem_of(dense(3, 5, 32, 32)), {});
+    const auto refused =
+        [&](const char *expected,
+            const std::function<void(vkattn_attention_desc &, vkattn_attention_backward_desc &)> &change) {
+            vkattn_attention_backward_desc desc = call.describe();
+            vkattn_attention_desc attention = *desc.attention;
+            desc.attention = &attention;
+            change(attention, desc);
+            check_refused([&] { (void)context.attention_backward_plan(desc); }, expected);
+        };
+    refused("attention: NULL", [](auto &, auto &desc) { desc.attention = nullptr; });
+    refused("value: absent", [](auto &attention, auto &) { attention.value = {}; });
+    refused("key_rotation: given", [](auto &attention, auto &) { attention.key_rotation = VKATTN_ROTATION_HADAMARD; });
+    refused("key: type Q8_0, expected F32, F16 or BF16",
+            [](auto &attention, auto &) { attention.key.type = VKATTN_TYPE_Q8_0; });
+    refused("output, log_sum_exp: one of them absent", [](auto &attention, auto &) { attention.log_sum_exp = {}; });
+    refused("d_output: absent", [](auto &, auto &desc) { desc.d_output = {}; });
+    refused("d_output: shape", [](auto &, auto &desc) { desc.d_output.shape[3] = 31; });
+    refused("d_sinks: given", [](auto &, auto &desc) { desc.d_sinks = vkattn::tensor(VKATTN_TYPE_F32, {1}); });
+    refused("d_attn_mask: given", [](auto &, auto &desc) {
+        desc.d_attn_mask = vkattn::tensor(VKATTN_TYPE_F32, {3, 5});
+    });
+    refused("expected one gradient at least",
+            [](auto &, auto &desc) { desc.d_query = desc.d_key = desc.d_value = {}; });
+    vkattn_measure measure{};
+    const vkattn_attention_backward_desc desc = call.describe();
+    CHECK(vkattn_attention_backward_measure(context.get(), &desc, &measure) == VKATTN_SUCCESS);
+    CHECK(measure.workspace_bytes == context.attention_backward_plan(desc).requirements().workspace_bytes);
 }
 
 TEST_SUITE_END();

@@ -363,10 +363,10 @@ struct AllGradientSums {
 
 // Of a row what its gradients are made of, a number a key.
 struct RowGradients {
-    std::vector<double> kept;         // weights as dropout leaves them
-    std::vector<double> scores;       // the gradients of scores, as softcap left them
-    std::vector<double> score_terms;  // how large their terms are
-    std::vector<double> slopes;       // the derivatives of softcap
+    std::vector<double> kept;        // weights as dropout leaves them
+    std::vector<double> scores;      // the gradients of scores, as softcap left them
+    std::vector<double> score_terms; // how large their terms are
+    std::vector<double> slopes;      // the derivatives of softcap
     double delta = 0.0, delta_terms = 0.0, log_sum_exp = 0.0;
 };
 
@@ -389,8 +389,7 @@ RowGradients gradients_of_row(const AttentionProblem &p, const DenseProblem &d, 
     for (std::size_t j = 0; j < s.kv_len; ++j) {
         if (made.kept[j] == 0.0) continue;
         for (std::size_t c = 0; c < s.v_head_dim; ++c) of_weights[j] += d_output[c] * value[j * s.v_head_dim + c];
-        for (std::size_t c = 0; c < s.v_head_dim; ++c)
-            terms[j] += std::fabs(d_output[c] * value[j * s.v_head_dim + c]);
+        for (std::size_t c = 0; c < s.v_head_dim; ++c) terms[j] += std::fabs(d_output[c] * value[j * s.v_head_dim + c]);
         made.delta += made.kept[j] * of_weights[j];
         made.delta_terms += made.kept[j] * terms[j];
     }

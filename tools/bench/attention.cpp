@@ -3,6 +3,7 @@
 #include "tools/tensors/stored_types.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <random>
 
@@ -129,6 +130,41 @@ OperationTimes time_attention(const Context &context, const AttentionShape &shap
         context, options, bytes_once(shape, problem.desc), [&] { return context.attention_plan(problem.desc); },
         [&](unsigned seed) { return make_input_set(context, shape, problem, seed); });
     times.flops = flops(shape, problem.desc);
+    times.of_16_bits = problem.query_type.type != VKATTN_TYPE_F32;
+    return times;
+}
+
+OperationTimes time_backward(const Context &context, const AttentionShape &shape, const RepeatOptions &options,
+                             vkattn_kernel kernel) {
+    ShapedProblem problem = problem_of(context, shape, kernel);
+    vkattn_attention_desc &attention = problem.desc;
+    attention.log_sum_exp = tensor(VKATTN_TYPE_F32, {shape.batch, shape.heads, shape.q_len});
+    vkattn_attention_backward_desc desc{};
+    desc.attention = &attention;
+    desc.d_output = attention.output;
+    desc.d_query = attention.query;
+    desc.d_key = attention.key;
+    desc.d_value = attention.value;
+    const auto bytes_of = [](const vkattn_tensor &each) { return static_cast<double>(vkattn_tensor_bytes(&each)); };
+    const double bytes = 2 * (bytes_of(desc.d_query) + bytes_of(desc.d_key) + bytes_of(desc.d_value)) +
+                         2 * bytes_of(desc.d_output) + bytes_of(attention.log_sum_exp);
+    OperationTimes times = time_operation(
+        context, options, bytes, [&] { return context.attention_backward_plan(desc); },
+        [&](unsigned seed) {
+            InputSet set = make_input_set(context, shape, problem, seed);
+            const std::vector<float> sums(vkattn_tensor_bytes(&attention.log_sum_exp) / sizeof(float),
+                                          std::log(static_cast<float>(shape.kv_len))); // as of keys that are alike
+            set.add(context, VKATTN_ROLE_LOG_SUM_EXP, vkattn_tensor_bytes(&attention.log_sum_exp))
+                .write(std::as_bytes(std::span(sums)));
+            add_random(set, context, RandomValues(seed + 1), VKATTN_ROLE_D_OUTPUT, desc.d_output,
+                       problem.query_type.dtype);
+            set.add(context, VKATTN_ROLE_D_QUERY, vkattn_tensor_bytes(&desc.d_query));
+            set.add(context, VKATTN_ROLE_D_KEY, vkattn_tensor_bytes(&desc.d_key));
+            set.add(context, VKATTN_ROLE_D_VALUE, vkattn_tensor_bytes(&desc.d_value));
+            return set;
+        });
+    constexpr double kOfForward = 2.5;
+    times.flops = kOfForward * flops(shape, attention);
     times.of_16_bits = problem.query_type.type != VKATTN_TYPE_F32;
     return times;
 }

@@ -221,6 +221,7 @@ std::string shape_text(const AttentionShape &shape, const std::string &lengths) 
     if (shape.rotated) text += ", K and V rotated";
     if (shape.kv_scales != "none") text += ", scales of each " + shape.kv_scales;
     if (shape.index != 0) text += ", choice of " + std::to_string(shape.index) + " keys";
+    if (shape.backward) text += ", gradients";
     if (shape.softcap != 0.0f) text += ", softcap";
     if (shape.alibi) text += ", ALiBi";
     if (!shape.variant.empty()) text += ", functions of " + shape.variant;

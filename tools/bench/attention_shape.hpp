@@ -34,6 +34,7 @@ struct AttentionShape {
     std::string kv_scales = "none";    // of K and V: none, tensor, head, row
     float softcap = 0.0f;              // 0: none
     bool alibi = false;                // slopes of 2^(-8 h / heads), h from 1
+    bool backward = false;             // the gradients of Q, K and V, of an output and log-sum-exp that are there
     std::string variant{};             // a file with functions of a variant, GLSL; "": none
 };
 

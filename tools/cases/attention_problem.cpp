@@ -277,9 +277,20 @@ vkattn_tensor add_gradient(ProblemBuilder &builder, const std::string &name, vka
 }
 
 // Without a past, which would be part of the keys, and what has no gradients.
-constexpr std::string_view kBackwardInputs[] = {
-    "q",         "k",     "v",          "d_output",     "attn_mask",    "block_mask",  "key_padding_mask", "nonpad_kv_seqlen",
-    "alibi_slopes", "sinks", "cu_seqlens_q", "cu_seqlens_k", "key_indices", "tree_mask"};
+constexpr std::string_view kBackwardInputs[] = {"q",
+                                                "k",
+                                                "v",
+                                                "d_output",
+                                                "attn_mask",
+                                                "block_mask",
+                                                "key_padding_mask",
+                                                "nonpad_kv_seqlen",
+                                                "alibi_slopes",
+                                                "sinks",
+                                                "cu_seqlens_q",
+                                                "cu_seqlens_k",
+                                                "key_indices",
+                                                "tree_mask"};
 constexpr std::array<std::string_view, 5> kBackwardOutputs{"d_query", "d_key", "d_value", "d_attn_mask", "d_sinks"};
 
 void add_gradients(ProblemBuilder &builder, const Sides &sides, vkattn_attention_backward_desc &gradients) {

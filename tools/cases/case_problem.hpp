@@ -44,8 +44,8 @@ struct BackwardProblem {
     vkattn_attention_backward_desc gradients{};
 };
 
-using Description = std::variant<vkattn_attention_desc, BackwardProblem, LayerProblem, vkattn_index_desc, vkattn_linear_desc,
-                                 vkattn_linear_attention_desc, vkattn_causal_conv1d_desc>;
+using Description = std::variant<vkattn_attention_desc, BackwardProblem, LayerProblem, vkattn_index_desc,
+                                 vkattn_linear_desc, vkattn_linear_attention_desc, vkattn_causal_conv1d_desc>;
 
 // Must not outlive the case that it was made of.
 struct Problem {

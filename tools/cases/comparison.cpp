@@ -67,7 +67,8 @@ WorstDifference compare_case(const CaseFile &input, const TensorMap &outputs) {
 
 double default_tolerance(const CaseFile &input) {
     double tolerance = kLeastTolerance;
-    constexpr double kOfSeveralProducts = 10; // errors of a token are in the state of those after it, of weights in gradients
+    constexpr double kOfSeveralProducts =
+        10; // errors of a token are in the state of those after it, of weights in gradients
     const auto widen = [&tolerance](vkattn_type storage) { tolerance = std::max(tolerance, tolerance_of(storage)); };
     for (const auto &[name, tensor] : input.tensors)
         if (name != "attn_mask" && name != "alibi_slopes" && name != "sinks") widen(type_of(tensor.dtype));

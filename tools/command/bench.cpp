@@ -59,7 +59,8 @@ void measure_points(BenchReport &report, const std::vector<Shape> &shapes, const
 BenchReport measure_attention(const Context &context, const BenchOptions &options, vkattn_kernel kernel) {
     BenchReport report = begin_report(context, options);
     const std::vector<AttentionShape> shapes = shapes_of(options);
-    report.operation = options.shape.index != 0 ? "index" : "attention";
+    const bool backward = options.shape.backward;
+    report.operation = options.shape.index != 0 ? "index" : backward ? "attention_backward" : "attention";
     report.problem = problem_text(shapes);
     measure_points(
         report, shapes, options,
@@ -67,6 +68,7 @@ BenchReport measure_attention(const Context &context, const BenchOptions &option
         [&](const AttentionShape &shape, const RepeatOptions &told) {
             return BenchPoint{{{"batch", shape.batch}, {"q_len", shape.q_len}, {"kv_len", shape.kv_len}},
                               shape.index != 0 ? time_index(context, shape, told)
+                              : backward       ? time_backward(context, shape, told, kernel)
                                                : time_attention(context, shape, told, kernel)};
         });
     return report;

@@ -12,7 +12,11 @@
 #include "attention/key_value.glsl"
 #include "attention/query.glsl"
 #include "attention/variant.glsl"
+#ifdef MATRICES
+#include "kernels/backward/matrix_tiles.glsl"
+#else
 #include "kernels/backward/tiles.glsl"
+#endif
 
 // Of each row of the tile the logarithm of its sum, in units of log 2, and delta.
 shared vec2 row_numbers[OWN > PASSING ? OWN : PASSING];
@@ -25,54 +29,70 @@ vec2 load_row_numbers(Row row, bool exists) {
     return exists && sum.saw ? vec2(sum.log2_sum, load_delta(row)) : vec2(NO_KEYS, 0);
 }
 
-mat2x4 load_query_of(Row row, uint dim) { return dim < HEAD_DIM ? load_query_vector(row, dim) : mat2x4(0); }
-mat2x4 load_d_output_of(Row row, uint dim) { return dim < V_HEAD_DIM ? load_d_output_vector(row, dim) : mat2x4(0); }
+// Eight dims, from a multiple of 8 on; zeros past the end. Matrices are of rows of 16 bits in whole vectors, as they are stored.
+#ifdef MATRICES
+VECTOR load_query_of(Row row, uint dim) { return dim < HEAD_DIM ? load_query_halves(row, dim) : VECTOR(0); }
+VECTOR load_d_output_of(Row row, uint dim) {
+    return dim < V_HEAD_DIM ? d_output_load8_halves(d_output_element(row) + dim) : VECTOR(0);
+}
+#define LOAD_KEY(element, dim) key_load8_halves((element) + (dim))
+#define LOAD_VALUE(element, dim) value_load8_halves((element) + (dim))
+#else
+VECTOR load_query_of(Row row, uint dim) { return dim < HEAD_DIM ? load_query_vector(row, dim) : VECTOR(0); }
+VECTOR load_d_output_of(Row row, uint dim) { return dim < V_HEAD_DIM ? load_d_output_vector(row, dim) : VECTOR(0); }
+#define LOAD_KEY(element, dim)                                                                                         \
+    key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), element, dim, HEAD_DIM,              \
+                    KEY_DIM_STRIDE)
+#define LOAD_VALUE(element, dim)                                                                                       \
+    value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED), element, dim, V_HEAD_DIM,    \
+                      VALUE_DIM_STRIDE)
+#endif
 
-mat2x4 load_key_of(uint batch, uint kv_head, Key key, uint dim) {
+VECTOR load_key_of(uint batch, uint kv_head, Key key, uint dim) {
     uint element = element_of_key(row_of_key(batch, key), kv_head, parameters.key_strides);
-    if (dim >= HEAD_DIM) return mat2x4(0);
-    return key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), element, dim, HEAD_DIM,
-                           KEY_DIM_STRIDE);
+    return dim < HEAD_DIM ? LOAD_KEY(element, dim) : VECTOR(0);
 }
 
-mat2x4 load_value_of(uint batch, uint kv_head, Key key, uint dim) {
+VECTOR load_value_of(uint batch, uint kv_head, Key key, uint dim) {
     uint element = element_of_key(row_of_key(batch, key), kv_head, parameters.value_strides);
-    if (dim >= V_HEAD_DIM) return mat2x4(0);
-    return value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED), element, dim,
-                             V_HEAD_DIM, VALUE_DIM_STRIDE);
+    return dim < V_HEAD_DIM ? LOAD_VALUE(element, dim) : VECTOR(0);
 }
 
 float weight_of(float product, Row row, Key key, float log2_sum, uint times, bool all_visible) {
-    if (log2_sum >= NO_KEYS || times == 0) return 0.0;
     float score = transform_score(product, row, key);
     if (!all_visible) score = mask_score(score, row, key);
-    return score == HIDDEN ? 0.0 : float(times) * exp2(score - log2_sum);
+    bool seen = score != HIDDEN && log2_sum < NO_KEYS && times != 0;
+    return seen ? float(times) * exp2(score - log2_sum) : 0.0;
 }
 
-#define FINISH_SCORES(all_visible)                                                                                     \
-    [[dont_unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) {                                             \
-        uint own = own_of(i / KEYS_OF_INVOCATION), k = i % KEYS_OF_INVOCATION, at = number_at(own, k);                 \
-        uint passing = passing_of(k);                                                                                  \
-        Row row = row_of_pair(own, passing);                                                                           \
-        Key key = key_of_pair(own, passing);                                                                           \
-        vec2 numbers = row_numbers[numbers_of_pair(own, passing)];                                                     \
-        float product = score_tile[at];                                                                                \
-        float weight = weight_of(product, row, key, numbers.x, times_seen(row, own, passing), all_visible);            \
-        float kept = dropout_factor(row, key), gradient = kept == 0.0 ? 0.0 : kept * gradient_tile[at];                \
-        score_tile[at] = weight * kept;                                                                                \
-        gradient_tile[at] = weight == 0.0 ? 0.0 : weight * (gradient - numbers.y) * slope_of_cap(product);             \
-    }
+// Of what gradients are wanted of: the product before softcap, or what a mask adds after it.
+#ifdef OF_MASK
+#define SLOPE_OF_SCORE(product) 1.0
+#else
+#define SLOPE_OF_SCORE(product) slope_of_cap(product)
+#endif
 
-// score_tile and gradient_tile of the tiles.
-#define MAKE_GRADIENTS(all_visible)                                                                                    \
-    MULTIPLY(own_first, passing_first, HEAD_DIM)                                                                       \
-    PUT_PRODUCTS(score_tile, parameters.scale_log2)                                                                    \
-    MULTIPLY(own_second, passing_second, V_HEAD_DIM)                                                                   \
-    PUT_PRODUCTS(gradient_tile, 1.0)                                                                                   \
-    FINISH_SCORES(all_visible)
+// Whether a tile needs no look at a pair's row and key.
+bool is_plain(bool all_visible) { return all_visible && !TRANSFORMS_SCORES && !LISTS_KEYS && !has(FEATURE_DROPOUT); }
+
+// The weight as dropout leaves it, and the gradient of the product before softcap, in units of log 2.
+vec2 finish_plain(float product, float gradient, vec2 numbers) {
+    float weight = exp2(product - numbers.x);
+    return vec2(weight, weight * (gradient - numbers.y));
+}
+
+vec2 finish_pair(uint own, uint passing, float product, float gradient, bool all_visible) {
+    vec2 numbers = row_numbers[numbers_of_pair(own, passing)];
+    if (is_plain(all_visible)) return finish_plain(product, gradient, numbers);
+    Row row = row_of_pair(own, passing);
+    Key key = key_of_pair(own, passing);
+    float weight = weight_of(product, row, key, numbers.x, times_seen(row, own, passing), all_visible);
+    float factor = dropout_factor(row, key), kept = factor == 0.0 ? 0.0 : factor * gradient;
+    return vec2(weight * factor, weight == 0.0 ? 0.0 : weight * (kept - numbers.y) * SLOPE_OF_SCORE(product));
+}
 
 // What sums of score gradients times Q or K are multiplied with.
-float scale_of_sums() { return parameters.scale_log2 * LN_2; }
+float scale_of_sums() { return parameters.scale_log2 * LN_2 * unit_of_score_gradients(); }
 
 // Stores four dims from `dim` on, of so many.
 #define STORE_BLOCK(name, format, pairs, element, dim, dims, stride, block)                                            \

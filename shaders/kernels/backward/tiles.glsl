@@ -4,12 +4,15 @@
 #ifndef BACKWARD_TILES_GLSL
 #define BACKWARD_TILES_GLSL
 
+#define VECTOR mat2x4 // eight dims on their way
+
 const uint ROW_GROUPS = WORKGROUP_SIZE / COLUMNS;
 const uint OWN = ROW_GROUPS * ROWS;
 const uint PASSING = COLUMNS * KEYS_OF_INVOCATION;
 
 const uint PITCH = DIMS_OF_CHUNK / 4 + 1; // elements between those of a tile: neighbours lie in other banks
-const uint FIRST_BLOCKS = ((HEAD_DIM + 3) / 4 + COLUMNS - 1) / COLUMNS; // of four dims of an own one's sum, of an invocation
+const uint FIRST_BLOCKS =
+    ((HEAD_DIM + 3) / 4 + COLUMNS - 1) / COLUMNS; // of four dims of an own one's sum, of an invocation
 const uint SECOND_BLOCKS = ((V_HEAD_DIM + 3) / 4 + COLUMNS - 1) / COLUMNS;
 const uint MOST_BLOCKS = FIRST_BLOCKS > SECOND_BLOCKS ? FIRST_BLOCKS : SECOND_BLOCKS;
 const uint SUM_PITCH = MOST_BLOCKS * COLUMNS + 1;
@@ -55,19 +58,17 @@ void multiply_chunk() {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
             vec4 own = own_tile[own_of(r) * PITCH + i];
             [[unroll]] for (uint c = 0; c < 4; ++c)
-                [[unroll]] for (uint k = 0, s = r * KEYS_OF_INVOCATION; k < KEYS_OF_INVOCATION; ++k, ++s)
-                    products[s] = fma(own[c], passing[k][c], products[s]);
+                [[unroll]] for (uint k = 0, s = r * KEYS_OF_INVOCATION; k < KEYS_OF_INVOCATION; ++k, ++s) products[s] =
+                    fma(own[c], passing[k][c], products[s]);
         }
     }
 }
 
-void clear_products() {
-    [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) products[i] = 0.0;
-}
+void clear_products() { [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) products[i] = 0.0; }
 
 #define PUT_PRODUCTS(tile, factor)                                                                                     \
     [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i)                                                    \
-        tile[number_at(own_of(i / KEYS_OF_INVOCATION), i % KEYS_OF_INVOCATION)] = (factor) * products[i];
+        tile[number_at(own_of(i / KEYS_OF_INVOCATION), i % KEYS_OF_INVOCATION)] = (factor)*products[i];
 
 #define MULTIPLY(own_vector, passing_vector, size)                                                                     \
     clear_products();                                                                                                  \
@@ -87,8 +88,8 @@ void clear_products() {
         [[unroll]] for (uint r = 0; r < ROWS; ++r) factor[r] = factors[own_of(r) * PASSING + (first) + i];             \
         [[unroll]] for (uint block = 0; block < blocks; ++block) {                                                     \
             vec4 vector = passing_tile[i * SUM_PITCH + column() + block * COLUMNS];                                    \
-            [[unroll]] for (uint r = 0; r < ROWS; ++r)                                                                 \
-                sums[r * blocks + block] = fma(vec4(factor[r]), vector, sums[r * blocks + block]);                     \
+            [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r * blocks + block] =                                      \
+                fma(vec4(factor[r]), vector, sums[r * blocks + block]);                                                \
         }                                                                                                              \
     }
 #define SUM_SEEN_OF_CHUNK(sums, blocks, factors, first)                                                                \
@@ -108,15 +109,15 @@ void stage_beyond(uint at, vec4 block) {
     if (beyond_numbers(block) != 0) atomicOr(vectors_beyond_numbers, 1);
 }
 
-#define SUM(sums, blocks, factors, passing_vector)                                                                     \
+#define ADD_PRODUCTS(sums, blocks, factors, passing_vector, all_visible)                                               \
     [[dont_unroll]] for (uint first = 0; first < PASSING; first += KEYS_OF_CHUNK) {                                    \
         barrier(); /* the factors are there, and the tile's last readers are done */                                   \
         const uint vectors = (blocks * COLUMNS + 1) / 2;                                                               \
         [[dont_unroll]] for (uint n = lane(); n < KEYS_OF_CHUNK * vectors; n += WORKGROUP_SIZE) {                      \
             uint i = n / vectors, vector = n % vectors;                                                                \
             mat2x4 loaded = passing_vector(passing_at(first + i), 8 * vector);                                         \
-            stage_beyond(i * SUM_PITCH + 2 * vector, loaded[0]);                                                       \
-            stage_beyond(i * SUM_PITCH + 2 * vector + 1, loaded[1]);                                                   \
+            stage_beyond(i *SUM_PITCH + 2 * vector, loaded[0]);                                                        \
+            stage_beyond(i *SUM_PITCH + 2 * vector + 1, loaded[1]);                                                    \
         }                                                                                                              \
         barrier();                                                                                                     \
         if (vectors_beyond_numbers == 0) {                                                                             \
@@ -125,5 +126,49 @@ void stage_beyond(uint at, vec4 block) {
             SUM_SEEN_OF_CHUNK(sums, blocks, factors, first)                                                            \
         }                                                                                                              \
     }
+
+// Of numbers that lie as number_at says. In loops over shared memory: unrolled, the masks would stand there for each.
+#define FINISH_SCORES(all_visible)                                                                                     \
+    [[dont_unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) {                                             \
+        uint own = own_of(i / KEYS_OF_INVOCATION), k = i % KEYS_OF_INVOCATION, at = number_at(own, k);                 \
+        vec2 finished = finish_pair(own, passing_of(k), score_tile[at], gradient_tile[at], all_visible);               \
+        score_tile[at] = finished.x;                                                                                   \
+        gradient_tile[at] = finished.y;                                                                                \
+    }
+
+// Makes score_tile weights, and gradient_tile gradients of scores.
+#define MAKE_GRADIENTS(all_visible)                                                                                    \
+    MULTIPLY(own_first, passing_first, HEAD_DIM)                                                                       \
+    PUT_PRODUCTS(score_tile, parameters.scale_log2)                                                                    \
+    MULTIPLY(own_second, passing_second, V_HEAD_DIM)                                                                   \
+    PUT_PRODUCTS(gradient_tile, 1.0)                                                                                   \
+    FINISH_SCORES(all_visible)
+
+// Sums of an invocation: `blocks` fours of dims of each of its own ones.
+#define DECLARE_SUMS(sums, blocks) vec4 sums[ROWS * (blocks)];
+#define WEIGHTS score_tile
+#define SCORE_GRADIENTS gradient_tile
+
+uint dim_of(uint block) { return (column() + block * COLUMNS) * 4; }
+
+void start_tiles() {
+    if (lane() == 0) vectors_beyond_numbers = 0;
+}
+
+// carried: the row of the carries of an own one.
+#define START_SUMS(sums, blocks, carried, dims)                                                                        \
+    [[unroll]] for (uint i = 0; i < ROWS * (blocks); ++i) sums[i] =                                                    \
+        resumes() ? load_carry(carried(own_of(i / (blocks))), dim_of(i % (blocks)), dims) : vec4(0);
+
+// store: of an own one, from a dim on, four. The first block of sums is stored and the next one takes its place: the code stands there once.
+#define STORE_SUMS(sums, blocks, store)                                                                                \
+    [[dont_unroll]] for (uint i = 0; i < ROWS * (blocks); ++i) {                                                       \
+        store(own_of(i / (blocks)), dim_of(i % (blocks)), sums[0]);                                                    \
+        [[unroll]] for (uint j = 1; j < ROWS * (blocks); ++j) sums[j - 1] = sums[j];                                   \
+    }
+
+// What sums are divided by that the tiles made larger.
+float unit_of_weights() { return 1.0; }
+float unit_of_score_gradients() { return 1.0; }
 
 #endif
