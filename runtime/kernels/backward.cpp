@@ -147,8 +147,10 @@ BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn
 
 uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const BackwardTile &tile,
                              uint64_t all) {
+    constexpr uint32_t kIterationsOfTile = 2048; // at most, whatever the head sizes; but of masks in blocks
     if (caps.max_loop_iterations == 0) return static_cast<uint32_t>(all);
-    return keys_of_dispatch(problem, caps, tile.passing());
+    if (present(problem.block_mask)) return keys_of_dispatch(problem, caps, tile.passing());
+    return std::max(caps.max_loop_iterations / kIterationsOfTile, 1u) * tile.passing();
 }
 
 } // namespace vkattn

@@ -117,7 +117,7 @@ bool are_all_visible(Sight sight) {
 
 void attend_rows() {
     Sight sight = sight_of(rows, keys);
-    if (HIDES_TILES && sight.first >= keys.end) return; // the whole workgroup
+    if (HIDES_TILES && !LISTS_KEYS && sight.first >= keys.end) return; // the whole workgroup
     bool all_visible = are_all_visible(sight);
     barrier(); // the last tile's rows are done
     for (uint i = lane(); i < PASSING; i += WORKGROUP_SIZE)
@@ -141,7 +141,11 @@ void main() {
     START_SUMS(value_sums, SECOND_BLOCKS, carried_value, V_HEAD_DIM)
     start_tiles();
     uvec2 seeing = rows_that_see();
-    [[dont_unroll]] for (uint row = seeing.x; row < seeing.y; row += PASSING) {
+    // With lists one tile at least, which may have no rows: llvmpipe runs through a loop without lanes, and takes a null pointer for the
+    // lists then.
+    const uint least = LISTS_KEYS ? 1 : 0;
+    uint end = max(seeing.y, seeing.x + least);
+    [[dont_unroll]] for (uint row = seeing.x; row < end; row += PASSING) {
         rows = RowTile(batch, kv_head, row, min(row + PASSING, seeing.y));
         attend_rows();
     }
