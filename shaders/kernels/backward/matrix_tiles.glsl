@@ -96,11 +96,14 @@ SUMS scores_of_tile[PASSING_TILES], gradients_of_tile[PASSING_TILES];
     coopMatStore(products[k], tiles, (first_element) + first_own() * SCORE_PITCH + k * MATRIX_N / 4, SCORE_PITCH,      \
                  ROWS_IN_MEMORY);
 
+// Rounded to nearest, as packHalf2x16 need not.
 uint pack_factors(vec2 numbers) {
-#ifdef BFLOAT16
+#if defined(BFLOAT16)
     return pack_elements(numbers);
-#else
+#elif defined(EMULATED_SUBGROUPS)
     return pack_elements(clamp(numbers, -LARGEST_FACTOR, LARGEST_FACTOR));
+#else
+    return packFloat2x16(f16vec2(clamp(numbers, -LARGEST_FACTOR, LARGEST_FACTOR)));
 #endif
 }
 
