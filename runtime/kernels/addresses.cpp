@@ -103,10 +103,6 @@ void stage(const AttentionProblem &problem, uint32_t step, AttentionShape &shape
     if (!problem.value_in_key) shape.staged_value = staged(problem, problem.value, room);
 }
 
-uint32_t stride_bytes(const vkattn_tensor &tensor, uint32_t dim) {
-    return tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(bytes_of(tensor.type, tensor.strides[dim]));
-}
-
 AttentionShape shape_of(const Tile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     const bool copies = !reads_in_place(problem);
     AttentionShape shape{};
@@ -127,8 +123,7 @@ AttentionShape shape_of(const Tile &tile, const AttentionProblem &problem, const
     dispatch.constants.KEY_ROW_BYTES = stride_bytes(key, 2);
     dispatch.constants.VALUE_ROW_BYTES = stride_bytes(value, 2);
     finish_parts(problem, caps, shape);
-    shape.parameters.addressed_strides = {stride_bytes(key, 0), stride_bytes(key, 1), stride_bytes(value, 0),
-                                          stride_bytes(value, 1)};
+    shape.parameters.addressed_strides = addressed_strides(key, value);
     return shape;
 }
 

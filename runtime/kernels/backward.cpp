@@ -145,6 +145,44 @@ BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn
     return {&shader, constants, tile.own()};
 }
 
+// Measured on llvmpipe 26, of D 64 and 128.
+AddressedBackwardTile addressed_backward_tile(const AttentionProblem &problem, const DeviceCaps &caps,
+                                              BackwardSums sums) {
+    constexpr uint32_t kOwn = 16;
+    const bool large = sums == BackwardSums::kKeys && std::max(problem.head_dim, problem.v_head_dim) > 96;
+    return {std::max(kOwn / caps.subgroup_size, 1u) * caps.subgroup_size, large ? 6u : 8u};
+}
+
+bool has_backward_addresses(const DeviceCaps &caps) {
+    return is_built(shaders::backward_queries_addresses) && caps.traits.scalar_address_loads != 0 &&
+           caps.buffers_have_addresses != 0 && *obstacle_of_arrays(caps) == '\0';
+}
+
+// Not lists of keys; nor packed sequences where neighbours must not count: a last step takes rows of them that it does not need.
+bool suits_backward_addresses(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums) {
+    constexpr uint32_t kElements = 4, kMostDims = 256; // larger heads take a CPU driver seconds to compile
+    const uint64_t passing = sums == BackwardSums::kQueries ? problem.key.shape[2] : problem.query.shape[2];
+    const uint64_t iterations = sums == BackwardSums::kQueries ? slots_of(problem) : rows_of(problem);
+    return has_backward_addresses(caps) && !present(problem.key_indices) &&
+           (!problem.batch_invariant || !present(problem.cu_seqlens_q)) && problem.head_dim % kElements == 0 &&
+           problem.v_head_dim % kElements == 0 && std::max(problem.head_dim, problem.v_head_dim) <= kMostDims &&
+           passing >= addressed_backward_tile(problem, caps, sums).step &&
+           (caps.max_loop_iterations == 0 || iterations <= caps.max_loop_iterations);
+}
+
+bool passes_in_place(const AttentionProblem &problem, const vkattn_tensor &rows) {
+    return rows.type == VKATTN_TYPE_F32 && rows_are_in_blocks(problem, rows);
+}
+
+gpu::AttentionConstants backward_constants(const AttentionProblem &problem, const AddressedBackwardTile &tile,
+                                           const vkattn_tensor &first, const vkattn_tensor &second) {
+    gpu::AttentionConstants constants = constants_of(problem, tile.workgroup);
+    constants.STEP = tile.step;
+    constants.KEY_ROW_BYTES = stride_bytes(first, 2);
+    constants.VALUE_ROW_BYTES = stride_bytes(second, 2);
+    return constants;
+}
+
 uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const BackwardTile &tile,
                              uint64_t all) {
     constexpr uint32_t kIterationsOfTile = 2048; // at most, whatever the head sizes; but of masks in blocks

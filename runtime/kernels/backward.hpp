@@ -30,6 +30,24 @@ struct BackwardMatrices {
 BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn_tensor &d_output,
                                    const DeviceCaps &caps, BackwardSums sums);
 
+// How shaders/cpu/backward_*_addresses.comp, for CPU drivers, divide a problem.
+struct AddressedBackwardTile {
+    uint32_t workgroup, step; // its own ones, and those that pass by at a time
+};
+AddressedBackwardTile addressed_backward_tile(const AttentionProblem &problem, const DeviceCaps &caps,
+                                              BackwardSums sums);
+
+// Whether the device is one for them, and whether the problem is.
+bool has_backward_addresses(const DeviceCaps &caps);
+bool suits_backward_addresses(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums);
+
+// Whether rows that pass by are read where they are; else in copies of f32.
+bool passes_in_place(const AttentionProblem &problem, const vkattn_tensor &rows);
+
+// Of rows of a first kind, Q or K, and of a second one, d_output or V, as they lie at the addresses.
+gpu::AttentionConstants backward_constants(const AttentionProblem &problem, const AddressedBackwardTile &tile,
+                                           const vkattn_tensor &first, const vkattn_tensor &second);
+
 // Of so many that pass by a tile as many as one dispatch takes: whole tiles.
 uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const BackwardTile &tile,
                              uint64_t all);

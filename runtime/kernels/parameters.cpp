@@ -65,6 +65,14 @@ bool rows_are_in_blocks(const AttentionProblem &problem, const vkattn_tensor &te
     return fits;
 }
 
+uint32_t stride_bytes(const vkattn_tensor &tensor, uint32_t dim) {
+    return tensor.shape[dim] == 1 ? 0 : static_cast<uint32_t>(bytes_of(tensor.type, tensor.strides[dim]));
+}
+
+gpu::uvec4 addressed_strides(const vkattn_tensor &first, const vkattn_tensor &second) {
+    return {stride_bytes(first, 0), stride_bytes(first, 1), stride_bytes(second, 0), stride_bytes(second, 1)};
+}
+
 bool scales_values_by_key(const AttentionProblem &problem) {
     const vkattn_tensor &scales = problem.value_scales;
     return present(scales) && (scales.shape[2] > 1 || (present(problem.block_table) && scales.shape[0] > 1));

@@ -17,6 +17,10 @@ bool rows_are_aligned(const AttentionProblem &problem, const vkattn_tensor &tens
 // second quantised block. What reads through device addresses takes them in words.
 bool rows_are_in_blocks(const AttentionProblem &problem, const vkattn_tensor &tensor);
 
+// Bytes between neighbours along a dimension, as shaders find rows at device addresses; and those of the outer two of two tensors.
+uint32_t stride_bytes(const vkattn_tensor &tensor, uint32_t dim);
+gpu::uvec4 addressed_strides(const vkattn_tensor &first, const vkattn_tensor &second);
+
 // Whether a head's values in a sequence have several scales: of keys, or of the pages that they lie in.
 bool scales_values_by_key(const AttentionProblem &problem);
 

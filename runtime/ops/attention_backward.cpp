@@ -1,4 +1,5 @@
 #include "runtime/emit/judged.hpp"
+#include "runtime/emit/rows.hpp"
 #include "runtime/emit/sorted_lists.hpp"
 #include "runtime/kernels/backward.hpp"
 #include "runtime/kernels/parameters.hpp"
@@ -301,7 +302,58 @@ class BackwardSteps {
         return step;
     }
 
+    // Where CPU drivers read rows that pass by, in f32: as they are, or copies of them.
+    View passing(const View &rows) {
+        if (passes_in_place(problem_, rows.tensor)) return rows;
+        const auto &shape = rows.tensor.shape;
+        const View copy = reserve(contiguous(VKATTN_TYPE_F32, {shape[0], shape[1], shape[2], shape[3]}));
+        vkattn::add_rows(builder_, {.source = rows, .target = copy, .keeps_places = true});
+        builder_.barrier();
+        return copy;
+    }
+
+    bool takes_addresses(const Shader &shader, BackwardSums sums) const {
+        return has_queries(given_.problem) && has_keys(given_.problem) &&
+               suits_backward_addresses(problem_, caps_, sums) && is_right(builder_, shader);
+    }
+
+    Step &add_addressed(AttentionShape::Dispatch dispatch, gpu::AttentionParameters parameters,
+                        const AddressedBackwardTile &tile, const View &first, const View &second) {
+        const View rows[] = {passing(first), passing(second)};
+        dispatch.constants = backward_constants(problem_, tile, rows[0].tensor, rows[1].tensor);
+        parameters.addressed_strides = addressed_strides(rows[0].tensor, rows[1].tensor);
+        gpu::AttentionPush push{};
+        push.addressed_end = static_cast<uint32_t>(rows[0].tensor.shape[2]);
+        Step &step = add_step(dispatch, push, builder_.keep_uniforms(with_gradients(parameters)));
+        constexpr size_t kWords[] = {offsetof(gpu::AttentionPush, key_address),
+                                     offsetof(gpu::AttentionPush, value_address)};
+        for (uint32_t i = 0; i < 2; ++i)
+            pass_address(builder_, step.addresses[i], static_cast<uint32_t>(kWords[i] / sizeof(uint32_t)), rows[i]);
+        return step;
+    }
+
+    void add_addressed_queries() {
+        const Shader &shader = shaders::backward_queries_addresses;
+        const AddressedBackwardTile tile = addressed_backward_tile(problem_, caps_, BackwardSums::kQueries);
+        const AttentionShape shape = shape_of_rows(shader, constants_of(problem_, tile.workgroup), tile.workgroup);
+        Step &step = add_addressed(shape.dispatches[0], shape.parameters, tile, {problem_.key, sources_[BINDING_KEY]},
+                                   {problem_.value, sources_[BINDING_VALUE]});
+        bind(builder_, step, BINDING_D_QUERY, given_.d_query);
+    }
+
+    void add_addressed_keys() {
+        const AddressedBackwardTile tile = addressed_backward_tile(problem_, caps_, BackwardSums::kKeys);
+        const Grid groups{tiles(problem_.kv_len, tile.workgroup), problem_.kv_heads, problem_.batch};
+        Step &step =
+            add_addressed({&shaders::backward_keys_addresses, {}, groups, 0, flops_of_products()},
+                          parameters_of(problem_), tile, {problem_.query, sources_[BINDING_QUERY]}, given_.d_output);
+        bind(builder_, step, BINDING_D_KEY, given_.d_key);
+        bind(builder_, step, BINDING_D_VALUE, given_.d_value);
+    }
+
     void add_queries() {
+        if (takes_addresses(shaders::backward_queries_addresses, BackwardSums::kQueries))
+            return add_addressed_queries();
         if (const BackwardMatrices matrices = matrices_of(BackwardSums::kQueries); matrices.shader != nullptr) {
             const AttentionShape shape = shape_of_rows(*matrices.shader, matrices.constants, matrices.own);
             bind(builder_, add_matrices(shape.dispatches[0], shape.parameters), BINDING_D_QUERY, given_.d_query);
@@ -322,6 +374,7 @@ class BackwardSteps {
     }
 
     void add_keys() {
+        if (takes_addresses(shaders::backward_keys_addresses, BackwardSums::kKeys)) return add_addressed_keys();
         if (const BackwardMatrices matrices = matrices_of(BackwardSums::kKeys); matrices.shader != nullptr) {
             const Grid groups{tiles(problem_.kv_len, matrices.own), problem_.kv_heads, problem_.batch};
             Step &step = add_matrices({matrices.shader, matrices.constants, groups, 0, flops_of_products()},

@@ -1,6 +1,7 @@
 #include "runtime/trials/operator_trials.hpp"
 
 #include "runtime/emit/sorted_lists.hpp"
+#include "runtime/kernels/backward.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/ops/index.hpp"
 #include "runtime/ops/linear_attention.hpp"
@@ -390,9 +391,9 @@ std::string check_index_by_addresses(Context &context) { return check_index(cont
 struct BackwardTrial {
     static constexpr uint32_t kHeads = 2, kQueries = 19, kKeys = 37, kDims = 24, kValueDims = 40;
 
-    explicit BackwardTrial(Context &context, vkattn_type type = VKATTN_TYPE_F32)
-        : query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, kHeads, kQueries, kDims})),
-          key(context, VKATTN_ROLE_KEY, contiguous(type, {1, 1, kKeys, kDims})),
+    explicit BackwardTrial(Context &context, vkattn_type type = VKATTN_TYPE_F32, uint32_t head_dim = kDims)
+        : dims(head_dim), query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, kHeads, kQueries, dims})),
+          key(context, VKATTN_ROLE_KEY, contiguous(type, {1, 1, kKeys, dims})),
           value(context, VKATTN_ROLE_VALUE, contiguous(type, {1, 1, kKeys, kValueDims})),
           mask(context, VKATTN_ROLE_ATTN_MASK, contiguous(VKATTN_TYPE_F32, {1, 1, kQueries, kKeys})),
           sinks(context, VKATTN_ROLE_SINKS, contiguous(VKATTN_TYPE_F32, {kHeads})),
@@ -409,13 +410,13 @@ struct BackwardTrial {
     }
 
     void add_row(uint32_t row, std::vector<float> &outputs, std::vector<float> &sums) {
-        const double scale = 1.0 / std::sqrt(static_cast<double>(kDims));
+        const double scale = 1.0 / std::sqrt(static_cast<double>(dims));
         const uint32_t head = row / kQueries, position = row % kQueries, keys = position + kKeys - kQueries + 1;
         std::vector<double> weights(keys), of_weights(keys);
         double sum = std::exp(static_cast<double>(sink[head])), delta = 0;
         for (uint32_t j = 0; j < keys; ++j) {
             double product = 0;
-            for (uint32_t d = 0; d < kDims; ++d) product += static_cast<double>(q[row * kDims + d]) * k[j * kDims + d];
+            for (uint32_t d = 0; d < dims; ++d) product += static_cast<double>(q[row * dims + d]) * k[j * dims + d];
             weights[j] = std::exp(scale * product + static_cast<double>(added[position * kKeys + j]));
             sum += weights[j];
         }
@@ -433,9 +434,9 @@ struct BackwardTrial {
         for (uint32_t j = 0; j < keys; ++j) {
             const double score = weights[j] * (of_weights[j] - delta);
             d_mask[position * kKeys + j] += score;
-            for (uint32_t d = 0; d < kDims; ++d) {
-                d_query[row * kDims + d] += scale * score * static_cast<double>(k[j * kDims + d]);
-                d_key[j * kDims + d] += scale * score * static_cast<double>(q[row * kDims + d]);
+            for (uint32_t d = 0; d < dims; ++d) {
+                d_query[row * dims + d] += scale * score * static_cast<double>(k[j * dims + d]);
+                d_key[j * dims + d] += scale * score * static_cast<double>(q[row * dims + d]);
             }
         }
         d_sinks[head] -= std::exp(static_cast<double>(sink[head])) / sum * delta;
@@ -470,6 +471,7 @@ struct BackwardTrial {
                                query.tensor().type == VKATTN_TYPE_BF16 ? kMostOfBf16 : kMostError);
     }
 
+    uint32_t dims; // of Q and K
     TrialNumbers numbers;
     RoleBuffer query, key, value, mask, sinks, output, log_sum_exp, d_output;
     std::vector<float> q, k, v, added, sink, g;
@@ -477,20 +479,40 @@ struct BackwardTrial {
 };
 
 template <vkattn_type type>
-std::string check_query_gradient(Context &context) {
-    BackwardTrial trial(context, type);
+std::string check_query_gradient(Context &context, uint32_t dims) {
+    BackwardTrial trial(context, type, dims);
     return trial.check(context, VKATTN_ROLE_D_QUERY, &vkattn_attention_backward_desc::d_query, trial.query,
                        trial.d_query);
 }
 
 template <vkattn_type type>
-std::string check_key_gradients(Context &context) {
-    BackwardTrial trial(context, type);
+std::string check_key_gradients(Context &context, uint32_t dims) {
+    BackwardTrial trial(context, type, dims);
     const std::string of_keys =
         trial.check(context, VKATTN_ROLE_D_KEY, &vkattn_attention_backward_desc::d_key, trial.key, trial.d_key);
     if (!of_keys.empty()) return of_keys;
     return trial.check(context, VKATTN_ROLE_D_VALUE, &vkattn_attention_backward_desc::d_value, trial.value,
                        trial.d_value);
+}
+
+template <vkattn_type type>
+std::string check_query_gradient(Context &context) {
+    return check_query_gradient<type>(context, BackwardTrial::kDims);
+}
+template <vkattn_type type>
+std::string check_key_gradients(Context &context) {
+    return check_key_gradients<type>(context, BackwardTrial::kDims);
+}
+
+// Of heads that CPU drivers' own kernels do not take.
+uint32_t dims_of_tiles(const Context &context) {
+    return has_backward_addresses(context.caps()) ? BackwardTrial::kDims - 2 : BackwardTrial::kDims;
+}
+std::string check_tiles_of_queries(Context &context) {
+    return check_query_gradient<VKATTN_TYPE_F32>(context, dims_of_tiles(context));
+}
+std::string check_tiles_of_keys(Context &context) {
+    return check_key_gradients<VKATTN_TYPE_F32>(context, dims_of_tiles(context));
 }
 
 std::string check_mask_gradient(Context &context) {
@@ -531,8 +553,12 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::merge, check_merge_of_calls},
     {&shaders::backward_deltas, check_sink_gradients},
     {&shaders::backward_sinks, check_sink_gradients, &shaders::backward_deltas},
-    {&shaders::backward_queries, check_query_gradient<VKATTN_TYPE_F32>, &shaders::backward_deltas},
-    {&shaders::backward_keys, check_key_gradients<VKATTN_TYPE_F32>, &shaders::backward_deltas},
+    {&shaders::backward_queries, check_tiles_of_queries, &shaders::backward_deltas},
+    {&shaders::backward_keys, check_tiles_of_keys, &shaders::backward_deltas},
+    {&shaders::backward_queries_addresses, check_query_gradient<VKATTN_TYPE_F32>, &shaders::backward_deltas,
+     has_backward_addresses},
+    {&shaders::backward_keys_addresses, check_key_gradients<VKATTN_TYPE_F32>, &shaders::backward_deltas,
+     has_backward_addresses},
     {&shaders::backward_queries_coopmat, check_query_gradient<VKATTN_TYPE_F16>, &shaders::backward_deltas,
      has_matrices<VKATTN_TYPE_F16, 1>},
     {&shaders::backward_queries_coopmat_rolled, check_query_gradient<VKATTN_TYPE_F16>, &shaders::backward_deltas,

@@ -28,6 +28,13 @@ mat2x4 load_d_output_vector(Row row, uint dim) {
                                 V_HEAD_DIM, parameters.d_output_strides[3]);
 }
 
+// Dims 4 * block to 4 * block + 3 of a row that has them.
+vec4 load_d_output_block(Row row, uint block) {
+    return d_output_load4(D_OUTPUT_FORMAT, (GRADIENT_PAIRS & 1u) != 0u,
+                          d_output_element(row) + 4 * block * parameters.d_output_strides[3],
+                          parameters.d_output_strides[3]);
+}
+
 // Whether the row saw a key, and the logarithm of the sum of its exponentials, in units of log 2.
 struct RowSum {
     bool saw;

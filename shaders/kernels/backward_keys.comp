@@ -23,15 +23,11 @@
 layout(local_size_x_id = 0) in;
 
 #include "attention/carries.glsl"
-#include "attention/rows.glsl"
-#include "attention/variant.glsl"
+#include "kernels/backward/seeing_rows.glsl"
 
-KeyRange keys; // of the workgroup, of sequence batch and KV head kv_head
-uint batch, kv_head;
 RowTile rows; // that pass by
 
 Row row_of_pair(uint own, uint passing) { return row_of_tile(rows, passing); }
-Key own_key(uint own) { return Key(min(keys.begin + own, keys.end - 1)); }
 Key key_of_pair(uint own, uint passing) { return own_key(own); }
 uint numbers_of_pair(uint own, uint passing) { return passing; }
 
@@ -96,29 +92,15 @@ void store_value_block(uint own, uint dim, vec4 sum) {
 
 // Rows of the KV head that may see one of the keys, as far as positions, lengths and this dispatch say.
 uvec2 rows_that_see() {
-    uint len = query_length(batch), first = 0, end = keys.begin < key_length(batch) ? len : 0;
-    int offset = diagonal_offset(batch);
-    if (has(FEATURE_CAUSAL)) first = clamp_key(int(keys.begin) - offset, len);
-    if (has(FEATURE_WINDOW)) {
-        first = max(first, clamp_key(int(keys.begin) - parameters.window_right - offset, len));
-        end = min(end, clamp_key(int(keys.end) + parameters.window_left - offset, len));
-    }
-    uvec2 seeing = GROUP * uvec2(first, end);
+    uvec2 seeing = GROUP * positions_that_see();
     if (has(FEATURE_SPLIT_KEYS)) seeing = uvec2(max(seeing.x, push.first_key), min(seeing.y, push.last_key));
     return seeing;
-}
-
-// Whether every row of the tile sees every key.
-bool are_all_visible(Sight sight) {
-    if (LISTS_KEYS || !sight.whole) return false;
-    KeyRange seen = seen_by_all(batch, rows.first / GROUP, last_row(rows) / GROUP);
-    return keys.begin >= seen.begin && keys.begin + OWN <= seen.end;
 }
 
 void attend_rows() {
     Sight sight = sight_of(rows, keys);
     if (HIDES_TILES && !LISTS_KEYS && sight.first >= keys.end) return; // the whole workgroup
-    bool all_visible = are_all_visible(sight);
+    bool all_visible = are_all_visible(rows, sight, OWN);
     barrier(); // the last tile's rows are done
     for (uint i = lane(); i < PASSING; i += WORKGROUP_SIZE)
         row_numbers[i] = load_row_numbers(row_of_tile(rows, i), rows.first + i < rows.end);
@@ -132,10 +114,7 @@ void attend_rows() {
 }
 
 void main() {
-    batch = workgroup().z;
-    kv_head = workgroup().y;
-    uint first = workgroup().x * OWN;
-    keys = KeyRange(first, min(first + OWN, keys_in_memory(batch)));
+    take_keys(workgroup().x, OWN);
     if (keys.begin >= keys.end) return; // the whole workgroup
     START_SUMS(key_sums, FIRST_BLOCKS, carried_key, HEAD_DIM)
     START_SUMS(value_sums, SECOND_BLOCKS, carried_value, V_HEAD_DIM)
