@@ -142,8 +142,8 @@ void attend_carefully() {
     [[dont_unroll]] for (uint d = 0; d < V_BLOCKS; ++d) careful_value_sums[d] = vec4(0);
     [[dont_unroll]] for (RowWalk walk = begin_rows(1); next_rows(walk, 1); ++walk.step) {
         Row row = Row(batch, query_head_of(walk), kv_head, position_of(walk, 1));
-        PassingRows at = advance_rows(passing_rows(entry, row.query_head),
-                                      min(query_row(batch, row.position), push.addressed_end - 1));
+        PassingRows at = own_rows(advance_rows(passing_rows(entry, row.query_head),
+                                               min(query_row(batch, row.position), push.addressed_end - 1)));
         float product = 0.0, gradient = 0.0;
         DOT(product, key_block, BLOCKS, at.first)
         DOT(gradient, value_block, V_BLOCKS, at.second)

@@ -80,7 +80,7 @@ void attend_carefully(KeyWalk walk) {
     [[dont_unroll]] for (uint d = 0; d < BLOCKS; ++d) careful_sums[d] = vec4(0);
     [[dont_unroll]] for (; next_tile(walk, 1); pass_tile(walk, 1)) {
         Key key = Key(min(walk.slots.begin, parameters.kv_len - 1));
-        PassingRows at = advance_rows(keys, min(row_of_key(row.batch, key).y, push.addressed_end - 1));
+        PassingRows at = own_rows(advance_rows(keys, min(row_of_key(row.batch, key).y, push.addressed_end - 1)));
         float product = 0.0, gradient = 0.0;
         DOT(product, query_block, BLOCKS, at.first)
         DOT(gradient, d_output_block, V_BLOCKS, at.second)

@@ -75,12 +75,17 @@ void take_finished(const uint k, vec2 finished) {
 float product_of(const uint k) { return parameters.scale_log2 * weights[k]; }
 
 // Carefully: one row at a time, whose elements count only where its factor is not 0. Loops over dims are kept as loops: unrolled, a CPU
-// driver compiles them for many seconds.
+// driver compiles them for many seconds. Only some invocations come here, so each has an address of its own: of one that is the same for
+// all, llvmpipe asks the first invocation, which may be none of them.
+PassingRows own_rows(PassingRows rows) { return advance_rows(rows, gl_LocalInvocationID.x & push.first_key); } // 0
+
 #define DOT(sum, own_block, blocks, address)                                                                           \
-    [[dont_unroll]] for (uint d = 0; d < (blocks); ++d) sum += dot(own_block(d), PASSING(address, 0, 0, d));
+    [[dont_unroll]] for (uint d = 0; d < (blocks); ++d) sum +=                                                         \
+        dot(own_block(min(d, (blocks)-1)), load_own_block(FORMAT_F32, address, min(d, (blocks)-1)));
 #define ADD_SEEN(sums, factor, blocks, address)                                                                        \
     if (factor != 0.0) [[dont_unroll]]                                                                                 \
-        for (uint d = 0; d < (blocks); ++d) sums[d] += factor * PASSING(address, 0, 0, d);
+        for (uint d = 0; d < (blocks); ++d) sums[d] +=                                                                 \
+            factor * load_own_block(FORMAT_F32, address, min(d, (blocks)-1));
 
 const uvec4 EXPONENT = uvec4(0x7f800000u); // all set: infinite or not a number
 #define ARE_FINITE(finite, sums, blocks)                                                                               \

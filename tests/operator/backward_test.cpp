@@ -481,7 +481,7 @@ TEST_CASE_FIXTURE(DeviceTest, "gradients without queries or without keys are 0")
 
 TEST_CASE_FIXTURE(DeviceTest, "gradients on matrix units") {
     if (!has_matrix_kernels()) return;
-    LimitedDevice device("matrix_units=1,fewest_matrix_rows=1,max_loop_iterations=0");
+    LimitedDevice device("matrix_units=1,fewest_matrix_rows=1,max_loop_iterations=0,scalar_address_loads=0");
     for (unsigned seed = 1; seed <= 12; ++seed) {
         AttentionDraw d = draw_backward(seed);
         d.query = d.key = d.value = VKATTN_TYPE_F16;
@@ -505,7 +505,7 @@ TEST_CASE_FIXTURE(DeviceTest, "gradients on matrix units") {
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "sums of gradients wait between dispatches where drivers end long loops") {
-    LimitedDevice device("max_loop_iterations=4096");
+    LimitedDevice device("max_loop_iterations=4096,scalar_address_loads=0");
     AttentionDraw d = dense(300, 600, 40, 24);
     d.batch = 2;
     d.group = 2;

@@ -1,0 +1,116 @@
+"""vkattn.torch: gradients beside PyTorch's own, in float64, and modules that train."""
+import pytest
+
+import vkattn
+from tested_packages import known
+
+torch = known("torch")
+functional = pytest.importorskip("torch.nn.functional")
+gradients = pytest.importorskip("vkattn.torch")
+
+BOUNDS = {torch.float32: 1e-9, torch.float16: 1e-5, torch.bfloat16: 5e-4}
+
+
+def random(shape, seed, dtype=torch.float32):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def compare(shapes, mask=None, dtype=torch.float32, **arguments):
+    """Outputs and gradients beside those of PyTorch in float64."""
+    given = [random(shape, seed, dtype).requires_grad_() for seed, shape in enumerate(shapes)]
+    exact = [each.detach().double().requires_grad_() for each in given]
+    masks = [None, None]
+    if mask is not None:
+        masks = [mask.clone(), mask.double() if mask.dtype.is_floating_point else mask]
+        if mask.dtype.is_floating_point:
+            masks = [each.detach().requires_grad_() for each in masks]
+            given, exact = given + masks[:1], exact + masks[1:]
+    output = gradients.scaled_dot_product_attention(*given[:3], masks[0], **arguments)
+    expected = functional.scaled_dot_product_attention(*exact[:3], masks[1], **arguments)
+    assert output.shape == expected.shape and output.dtype == dtype
+    d_output = random(expected.shape, 9, dtype)
+    made = torch.autograd.grad(output, given, d_output)
+    wanted = torch.autograd.grad(expected, exact, d_output.double())
+    for number, (actual, right) in enumerate(zip(made, wanted)):
+        assert actual.shape == right.shape and actual.dtype == given[number].dtype
+        assert ((actual.double() - right) ** 2).sum() <= BOUNDS[dtype] * (right**2).sum(), number
+
+
+@pytest.mark.parametrize("dtype", BOUNDS)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_types(dtype, is_causal):
+    compare(((2, 3, 17, 24), (2, 3, 29, 24), (2, 3, 29, 40)), dtype=dtype, is_causal=is_causal)
+
+
+@pytest.mark.parametrize("shapes", [
+    ((9, 8), (11, 8), (11, 6)), ((4, 9, 8), (4, 11, 8), (4, 11, 8)), ((2, 4, 9, 8), (11, 8), (11, 8)),
+    ((2, 3, 4, 9, 8), (2, 3, 4, 11, 8), (2, 3, 4, 11, 8)), ((2, 1, 9, 8), (2, 4, 11, 8), (1, 4, 11, 8))])
+def test_what_was_broadcast_is_summed(shapes):
+    compare(shapes)
+
+
+def test_groups_and_scales():
+    compare(((2, 6, 9, 16), (2, 2, 11, 16), (2, 2, 11, 16)), enable_gqa=True, scale=0.5)
+
+
+@pytest.mark.parametrize("shape", [(9, 11), (1, 9, 11), (2, 1, 9, 11), (2, 4, 9, 11), (2, 4, 1, 11)])
+def test_masks(shape):
+    compare(((2, 4, 9, 8), (2, 4, 11, 8), (2, 4, 11, 8)), random(shape, 5))
+    compare(((2, 4, 9, 8), (2, 4, 11, 8), (2, 4, 11, 8)), random(shape, 5) > -0.5)
+
+
+def test_gradcheck():
+    given = [random((1, 2, 5, 8), seed).requires_grad_() for seed in range(3)]
+    assert torch.autograd.gradcheck(lambda *each: gradients.scaled_dot_product_attention(*each, is_causal=True), given, eps=1e-2,
+                                    atol=2e-3, rtol=2e-2, nondet_tol=0.0)
+
+
+def test_dropped_weights_are_the_same_in_both_passes():
+    query, key, value = (random((1, 2, 24, 16), seed).requires_grad_() for seed in range(3))
+    torch.manual_seed(3)
+    output = gradients.scaled_dot_product_attention(query, key, value, dropout_p=0.4)
+    d_value, = torch.autograd.grad(output, value, torch.ones_like(output))
+    # the output is linear in the values: its sum is that of values times their gradients
+    assert torch.isclose((d_value * value).sum(), output.sum(), rtol=1e-4)
+
+
+def test_a_module_trains():
+    class Attention(torch.nn.Module):
+        def __init__(self, attend):
+            super().__init__()
+            torch.manual_seed(1)
+            self.project, self.attend = torch.nn.Linear(16, 48), attend
+
+        def forward(self, x):
+            rows = self.project(x).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+            return self.attend(*rows, is_causal=True).transpose(1, 2).flatten(2)
+
+    x, wanted = random((2, 12, 16), 5), random((2, 12, 16), 6)
+    losses = []
+    for attend in (gradients.scaled_dot_product_attention, functional.scaled_dot_product_attention):
+        module = Attention(attend)
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.05)
+        losses.append([])
+        for _ in range(8):
+            loss = functional.mse_loss(module(x), wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(float(loss.detach()))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3) and losses[0][-1] < 0.8 * losses[0][0]
+
+
+def test_without_gradients_it_is_the_function_of_arrays():
+    query = random((1, 2, 5, 8), 1)
+    output = gradients.scaled_dot_product_attention(query, query, query)
+    assert not output.requires_grad and torch.equal(output, vkattn.scaled_dot_product_attention(query, query, query))
+    with torch.no_grad():
+        assert not gradients.scaled_dot_product_attention(query.clone().requires_grad_(), query, query).requires_grad
+
+
+def test_what_is_refused():
+    query = random((1, 2, 5, 8), 1).requires_grad_()
+    with pytest.raises(TypeError, match="expected tensors"):
+        gradients.scaled_dot_product_attention(query.detach().numpy(), query, query)
+    with pytest.raises(ValueError):
+        gradients.scaled_dot_product_attention(query, query[..., :4], query)
