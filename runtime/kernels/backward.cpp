@@ -76,19 +76,27 @@ namespace {
 // How shaders/kernels/backward/matrix_tiles.glsl divides a problem.
 struct MatrixBackwardTile {
     vkattn_matrix_shape shape;
-    uint32_t subgroup_size, subgroups, passing, dims_of_chunk;
+    uint32_t subgroup_size, subgroups;
+    bool own_in_registers;
+    uint32_t passing;
 
     uint32_t own() const { return subgroups * shape.m; }
 };
 
-uint64_t shared_bytes(const AttentionProblem &problem, const MatrixBackwardTile &tile) {
-    constexpr uint64_t kElement = 16, kNumbers = 8;
-    const uint64_t own = tile.own(), passing = tile.passing, pitch = tile.dims_of_chunk / 8 + 1;
-    const uint64_t factors = std::max((own + passing) * pitch, 2 * own * (passing / 8 + 1));
-    const uint64_t dims = round_up(std::max(problem.head_dim, problem.v_head_dim), tile.shape.n);
-    const uint64_t scores = std::max(2 * own * (passing / 4 + 1), dims * (passing / 8 + 1));
-    return kElement * (factors + scores) + kNumbers * std::max(own, passing) +
-           sizeof(float) * tile.subgroups * tile.subgroup_size;
+uint64_t shared_bytes(const AttentionProblem &problem, const MatrixBackwardTile &tile, BackwardSums sums) {
+    constexpr uint64_t kElement = 16, kNumbers = 20;
+    const uint64_t own = tile.own(), passing = tile.passing, unit = std::max(tile.shape.k, 8u);
+    const auto dims_of = [&](uint32_t dims) { return round_up(dims, unit); };
+    const auto rows_of_sums = [&](uint32_t dims) {
+        return std::max(dims_of(dims), round_up(uint64_t{dims}, uint64_t{tile.shape.n}));
+    };
+    const uint64_t pitches = (dims_of(problem.head_dim) + dims_of(problem.v_head_dim)) / 8 + 2;
+    const uint64_t of_sums =
+        rows_of_sums(problem.head_dim) + (sums == BackwardSums::kKeys ? rows_of_sums(problem.v_head_dim) : 0);
+    const uint64_t strips = 2 * own * (passing / 4 + 1);
+    const uint64_t others = strips + std::max(passing * pitches, of_sums * (passing / 8 + 1));
+    return kElement * (tile.own_in_registers ? std::max(own * pitches, others) : own * pitches + others) +
+           kNumbers * std::max(own, passing) + sizeof(float) * tile.subgroups * tile.subgroup_size;
 }
 
 const Shader &matrix_shader(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums) {
@@ -114,23 +122,23 @@ bool suits_matrices(const AttentionProblem &problem, const vkattn_tensor &d_outp
 
 BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn_tensor &d_output,
                                    const DeviceCaps &caps, BackwardSums sums) {
-    constexpr uint32_t kMostSumsOfInvocation = 160, kPassing = 32, kChunkDims = 64, kSubgroups = 4;
+    constexpr uint32_t kMostSumsOfInvocation = 160, kSubgroups = 4;
     const Shader &shader = matrix_shader(problem, caps, sums);
     if (!suits_matrices(problem, d_output, caps) || !is_built(shader)) return {};
     const MatrixUse use{&shader, problem.query.type, 0};
     if (!matrix_obstacle(caps, use).empty()) return {};
     const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, use);
-    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim), unit = std::max(shape.k, 8u);
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim), rows = dims > 64 ? 16 : 32;
     MatrixBackwardTile tile{.shape = shape,
                             .subgroup_size = matrix_layout(caps, shape, dims).subgroup_size,
                             .subgroups = kSubgroups,
-                            .passing = round_up(kPassing, std::max(shape.n, unit)),
-                            .dims_of_chunk = std::min(round_up(kChunkDims, unit), round_up(dims, unit))};
+                            .own_in_registers = problem.head_dim + problem.v_head_dim <= 128,
+                            .passing = round_up(rows, std::max({shape.n, shape.k, 8u}))};
     uint32_t matrices = tiles(problem.head_dim, shape.n);
     if (sums == BackwardSums::kKeys) matrices += tiles(problem.v_head_dim, shape.n);
     if (matrices * shape.m * shape.n / tile.subgroup_size > kMostSumsOfInvocation) return {};
     const auto fits = [&] {
-        return shared_bytes(problem, tile) <= caps.max_shared_memory_bytes &&
+        return shared_bytes(problem, tile, sums) <= caps.max_shared_memory_bytes &&
                tile.subgroups * tile.subgroup_size <= caps.max_workgroup_invocations;
     };
     while (!fits() && tile.subgroups > 1) tile.subgroups /= 2;
@@ -141,7 +149,7 @@ BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn
     constants.MATRIX_K = shape.k;
     constants.SUBGROUP_SIZE = tile.subgroup_size;
     constants.KEYS_OF_TILE = tile.passing;
-    constants.DIMS_OF_CHUNK = tile.dims_of_chunk;
+    constants.QUERY_IN_REGISTERS = tile.own_in_registers ? 1 : 0;
     return {&shader, constants, tile.own()};
 }
 

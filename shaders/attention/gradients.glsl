@@ -35,16 +35,18 @@ vec4 load_d_output_block(Row row, uint block) {
                           parameters.d_output_strides[3]);
 }
 
+uint load_log_sum_exp_bits(Row row) {
+    return log_sum_exp_words[base_bytes(BINDING_LOG_SUM_EXP) / 4 + log_sum_exp_index(row)];
+}
+
 // Whether the row saw a key, and the logarithm of the sum of its exponentials, in units of log 2.
 struct RowSum {
     bool saw;
     float log2_sum;
 };
 
-RowSum load_row_sum(Row row) {
-    uint bits = log_sum_exp_words[base_bytes(BINDING_LOG_SUM_EXP) / 4 + log_sum_exp_index(row)];
-    return RowSum(bits != 0xff800000u, uintBitsToFloat(bits) * LOG2_E);
-}
+RowSum row_sum_of(uint bits) { return RowSum(bits != 0xff800000u, uintBitsToFloat(bits) * LOG2_E); }
+RowSum load_row_sum(Row row) { return row_sum_of(load_log_sum_exp_bits(row)); }
 
 float load_delta(Row row) { return deltas[base_bytes(BINDING_DELTA) / 4 + log_sum_exp_index(row)]; }
 

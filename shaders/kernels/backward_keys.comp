@@ -19,6 +19,7 @@
 #endif
 
 #define HAS_GRADIENTS
+#define OF_KEYS
 
 layout(local_size_x_id = 0) in;
 
@@ -30,6 +31,7 @@ RowTile rows; // that pass by
 Row row_of_pair(uint own, uint passing) { return row_of_tile(rows, passing); }
 Key key_of_pair(uint own, uint passing) { return own_key(own); }
 uint numbers_of_pair(uint own, uint passing) { return passing; }
+uint first_key_of_tile() { return keys.begin; }
 
 uint times_seen(Row row, uint own, uint passing) {
     if (keys.begin + own >= keys.end) return 0;
@@ -97,19 +99,47 @@ uvec2 rows_that_see() {
     return seeing;
 }
 
-void attend_rows() {
-    Sight sight = sight_of(rows, keys);
-    if (HIDES_TILES && !LISTS_KEYS && sight.first >= keys.end) return; // the whole workgroup
-    bool all_visible = are_all_visible(rows, sight, OWN);
-    barrier(); // the last tile's rows are done
-    for (uint i = lane(); i < PASSING; i += WORKGROUP_SIZE)
-        row_numbers[i] = load_row_numbers(row_of_tile(rows, i), rows.first + i < rows.end);
-    MAKE_GRADIENTS(all_visible)
+uvec2 seeing; // rows that are still to pass by
+bool rows_see_all;
+
+// Tiles of which no row sees a key are passed over.
+bool find_passing() {
+    for (; seeing.x < seeing.y; seeing.x += PASSING) {
+        rows = RowTile(batch, kv_head, seeing.x, min(seeing.x + PASSING, seeing.y));
+        Sight sight = sight_of(rows, keys);
+        if (HIDES_TILES && !LISTS_KEYS && sight.first >= keys.end) continue;
+        rows_see_all = are_all_visible(rows, sight, OWN);
+        seeing.x += PASSING;
+        return true;
+    }
+    return false;
+}
+
+// Of the rows that pass by, an invocation's own ones: nothing asks for what is loaded before it is kept.
+const uint ROWS_OF_LANE = (PASSING + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+StoredNumbers next_numbers[ROWS_OF_LANE];
+uint row_of_turn(uint turn) { return turn * WORKGROUP_SIZE + lane(); }
+
+void load_numbers() {
+    [[unroll]] for (uint turn = 0; turn < ROWS_OF_LANE; ++turn) next_numbers[turn] =
+        load_stored_numbers(row_of_tile(rows, row_of_turn(turn)));
+}
+
+void keep_numbers() {
+    [[unroll]] for (uint turn = 0; turn < ROWS_OF_LANE; ++turn) {
+        uint i = row_of_turn(turn);
+        if (i >= PASSING) break;
+        keep_row_numbers(i, row_numbers_of(next_numbers[turn], rows.first + i < rows.end));
+        keep_range(i, row_of_tile(rows, i));
+    }
+}
+
+void add_sums(bool all_visible) {
     if (D_VALUE_FORMAT != FORMAT_NONE) {
-        ADD_PRODUCTS(value_sums, SECOND_BLOCKS, WEIGHTS, passing_second, all_visible)
+        ADD_SECOND(value_sums, SECOND_BLOCKS, WEIGHTS, all_visible)
     }
     if (D_KEY_FORMAT != FORMAT_NONE) {
-        ADD_PRODUCTS(key_sums, FIRST_BLOCKS, SCORE_GRADIENTS, passing_first, all_visible)
+        ADD_FIRST(key_sums, FIRST_BLOCKS, SCORE_GRADIENTS, all_visible)
     }
 }
 
@@ -118,16 +148,17 @@ void main() {
     if (keys.begin >= keys.end) return; // the whole workgroup
     START_SUMS(key_sums, FIRST_BLOCKS, carried_key, HEAD_DIM)
     START_SUMS(value_sums, SECOND_BLOCKS, carried_value, V_HEAD_DIM)
-    start_tiles();
-    uvec2 seeing = rows_that_see();
-    // With lists one tile at least, which may have no rows: llvmpipe runs through a loop without lanes, and takes a null pointer for the
-    // lists then.
-    const uint least = LISTS_KEYS ? 1 : 0;
-    uint end = max(seeing.y, seeing.x + least);
-    [[dont_unroll]] for (uint row = seeing.x; row < end; row += PASSING) {
-        rows = RowTile(batch, kv_head, row, min(row + PASSING, seeing.y));
-        attend_rows();
+    START_TILES
+    seeing = rows_that_see();
+    bool more = find_passing();
+    // In place of no rows a tile of none: see kernels/backward_queries.comp.
+    if (LISTS_KEYS && !more) {
+        rows = RowTile(batch, kv_head, seeing.x, seeing.x);
+        rows_see_all = false;
+        more = true;
     }
+    LOAD_AHEAD
+    [[dont_unroll]] while (more) PASS_TILE(more, rows_see_all)
     if (D_KEY_FORMAT != FORMAT_NONE) {
         STORE_SUMS(key_sums, FIRST_BLOCKS, store_key_block)
     }

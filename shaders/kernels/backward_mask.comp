@@ -74,7 +74,7 @@ float added_to_score(Row row, Key key) {
 void attend_tile() {
     barrier(); // the last tile's rows are done
     for (uint own = lane(); own < OWN; own += WORKGROUP_SIZE)
-        row_numbers[own] = load_row_numbers(row_of(own), first_position + own < query_length(batch));
+        keep_row_numbers(own, load_row_numbers(row_of(own), first_position + own < query_length(batch)));
     MAKE_GRADIENTS(false)
     [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) {
         uint own = own_of(i / KEYS_OF_INVOCATION), k = i % KEYS_OF_INVOCATION;

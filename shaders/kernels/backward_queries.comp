@@ -32,6 +32,7 @@ Slot slot_of(uint passing) { return advance(tile.first, passing); }
 Key key_to_load(uint passing) { return key_of_slot(row_of_tile(rows, 0), slot_to_load(tile, slot_of(passing))); }
 Key key_of_pair(uint own, uint passing) { return key_to_load(passing); }
 uint numbers_of_pair(uint own, uint passing) { return own; }
+uint first_key_of_tile() { return tile.first.number; }
 
 uint times_seen(Row row, uint own, uint passing) {
     return slot_of(passing).number < tile.end && has_key(row, slot_to_load(tile, slot_of(passing))) ? 1 : 0;
@@ -55,12 +56,9 @@ DECLARE_SUMS(sums, FIRST_BLOCKS)
 uint carried_row(uint own) { return log_sum_exp_index(row_of_tile(rows, own)) * HEAD_DIM; }
 bool leaves_sums() { return has(FEATURE_SPLIT_KEYS) && push.last_key < all_slots(); }
 
-void start_rows() {
-    START_SUMS(sums, FIRST_BLOCKS, carried_row, HEAD_DIM)
-    for (uint own = lane(); own < OWN; own += WORKGROUP_SIZE)
-        row_numbers[own] = load_row_numbers(row_of_tile(rows, own), rows.first + own < rows.end);
-    start_tiles();
-}
+// Those of own rows stay.
+void load_numbers() {}
+void keep_numbers() {}
 
 void store_block(uint own, uint dim, vec4 sum) {
     if (rows.first + own >= rows.end) return;
@@ -76,22 +74,37 @@ void store_block(uint own, uint dim, vec4 sum) {
                 parameters.d_query_strides[3], scaled)
 }
 
+KeyWalk walk;
+
+// Lists go tile by tile, whatever the block mask hides: llvmpipe looks for what it hides without lanes, too, and takes a null pointer for
+// the lists then.
+bool find_passing() {
+    if (LISTS_KEYS) walk.whole = false;
+    if (LISTS_KEYS ? walk.slots.begin >= walk.slots.end : !next_tile(walk, PASSING)) return false;
+    tile = tile_of_walk(walk, PASSING);
+    pass_tile(walk, PASSING);
+    return true;
+}
+
+void add_sums(bool all_visible) { ADD_FIRST(sums, FIRST_BLOCKS, SCORE_GRADIENTS, all_visible) }
+
 void main() {
     rows = row_tile_of_grid(workgroup().x, OWN);
     if (is_empty(rows)) return; // the whole workgroup
-    KeyWalk walk = begin_walk(rows, 0, PASSING, PASSING);
-    start_rows();
-    bool more = next_tile(walk, PASSING);
-    // In place of no slots one that is hidden: llvmpipe runs through a loop without lanes, and takes a null pointer for the lists then.
+    walk = begin_walk(rows, 0, PASSING, PASSING);
+    START_SUMS(sums, FIRST_BLOCKS, carried_row, HEAD_DIM)
+    for (uint own = lane(); own < OWN; own += WORKGROUP_SIZE) {
+        keep_row_numbers(own, load_row_numbers(row_of_tile(rows, own), rows.first + own < rows.end));
+        keep_range(own, row_of_tile(rows, own));
+    }
+    START_TILES
+    bool more = find_passing();
+    // In place of no slots one that is hidden: the loop below would be such a one.
     if (LISTS_KEYS && !has(FEATURE_SPLIT_KEYS) && !more) {
         walk.slots = SlotRange(0, 1);
-        more = true;
+        more = find_passing();
     }
-    [[dont_unroll]] for (; more; more = next_tile(walk, PASSING)) {
-        tile = tile_of_walk(walk, PASSING);
-        MAKE_GRADIENTS(tile.all_visible)
-        ADD_PRODUCTS(sums, FIRST_BLOCKS, SCORE_GRADIENTS, passing_first, tile.all_visible)
-        pass_tile(walk, PASSING);
-    }
+    LOAD_AHEAD
+    [[dont_unroll]] while (more) PASS_TILE(more, tile.all_visible)
     STORE_SUMS(sums, FIRST_BLOCKS, store_block)
 }

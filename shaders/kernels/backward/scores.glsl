@@ -8,46 +8,54 @@
 #include "attention/key_value.glsl"
 #include "attention/query.glsl"
 #include "kernels/backward/weights.glsl"
+// Eight dims, from a multiple of 8 on; zeros past the end. Matrices are of rows of 16 bits in whole vectors, as they are stored.
+#ifdef MATRICES
+#define VECTOR uvec4 // eight dims on their way
+// No load is under a branch, so that several are under way together.
+#define DIM_THAT_IS(dim, dims) min(dim, (dims)-8)
+#define WITHIN(dim, dims, loaded) ((dims) % (MATRIX_K > 8 ? MATRIX_K : 8) == 0 || (dim) < (dims) ? loaded : VECTOR(0))
+VECTOR load_query_of(Row row, uint dim) {
+    return WITHIN(dim, HEAD_DIM, load_query_halves(row, DIM_THAT_IS(dim, HEAD_DIM)));
+}
+VECTOR load_d_output_of(Row row, uint dim) {
+    return WITHIN(dim, V_HEAD_DIM, d_output_load8_halves(d_output_element(row) + DIM_THAT_IS(dim, V_HEAD_DIM)));
+}
+#define LOAD_KEY(element, dim) WITHIN(dim, HEAD_DIM, key_load8_halves((element) + DIM_THAT_IS(dim, HEAD_DIM)))
+#define LOAD_VALUE(element, dim) WITHIN(dim, V_HEAD_DIM, value_load8_halves((element) + DIM_THAT_IS(dim, V_HEAD_DIM)))
+#else
+#define VECTOR mat2x4
+VECTOR load_query_of(Row row, uint dim) { return dim < HEAD_DIM ? load_query_vector(row, dim) : VECTOR(0); }
+VECTOR load_d_output_of(Row row, uint dim) { return dim < V_HEAD_DIM ? load_d_output_vector(row, dim) : VECTOR(0); }
+#define LOAD_KEY(element, dim)                                                                                         \
+    dim < HEAD_DIM ? key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), element, dim,       \
+                                     HEAD_DIM, KEY_DIM_STRIDE)                                                         \
+                   : VECTOR(0)
+#define LOAD_VALUE(element, dim)                                                                                       \
+    dim < V_HEAD_DIM ? value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED), element,  \
+                                         dim, V_HEAD_DIM, VALUE_DIM_STRIDE)                                            \
+                     : VECTOR(0)
+#endif
+
+VECTOR load_key_of(uint batch, uint kv_head, Key key, uint dim) {
+    uint element = element_of_key(row_of_key(batch, key), kv_head, parameters.key_strides);
+    return LOAD_KEY(element, dim);
+}
+
+VECTOR load_value_of(uint batch, uint kv_head, Key key, uint dim) {
+    uint element = element_of_key(row_of_key(batch, key), kv_head, parameters.value_strides);
+    return LOAD_VALUE(element, dim);
+}
+
+vec2 finish_pair(uint own, uint passing, float product, float gradient, bool all_visible);
+
 #ifdef MATRICES
 #include "kernels/backward/matrix_tiles.glsl"
 #else
 #include "kernels/backward/tiles.glsl"
 #endif
 
-// Of each row of the tile the logarithm of its sum, in units of log 2, and delta.
-shared vec2 row_numbers[OWN > PASSING ? OWN : PASSING];
-
-// Eight dims, from a multiple of 8 on; zeros past the end. Matrices are of rows of 16 bits in whole vectors, as they are stored.
-#ifdef MATRICES
-VECTOR load_query_of(Row row, uint dim) { return dim < HEAD_DIM ? load_query_halves(row, dim) : VECTOR(0); }
-VECTOR load_d_output_of(Row row, uint dim) {
-    return dim < V_HEAD_DIM ? d_output_load8_halves(d_output_element(row) + dim) : VECTOR(0);
-}
-#define LOAD_KEY(element, dim) key_load8_halves((element) + (dim))
-#define LOAD_VALUE(element, dim) value_load8_halves((element) + (dim))
-#else
-VECTOR load_query_of(Row row, uint dim) { return dim < HEAD_DIM ? load_query_vector(row, dim) : VECTOR(0); }
-VECTOR load_d_output_of(Row row, uint dim) { return dim < V_HEAD_DIM ? load_d_output_vector(row, dim) : VECTOR(0); }
-#define LOAD_KEY(element, dim)                                                                                         \
-    key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), element, dim, HEAD_DIM,              \
-                    KEY_DIM_STRIDE)
-#define LOAD_VALUE(element, dim)                                                                                       \
-    value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED), element, dim, V_HEAD_DIM,    \
-                      VALUE_DIM_STRIDE)
-#endif
-
-VECTOR load_key_of(uint batch, uint kv_head, Key key, uint dim) {
-    uint element = element_of_key(row_of_key(batch, key), kv_head, parameters.key_strides);
-    return dim < HEAD_DIM ? LOAD_KEY(element, dim) : VECTOR(0);
-}
-
-VECTOR load_value_of(uint batch, uint kv_head, Key key, uint dim) {
-    uint element = element_of_key(row_of_key(batch, key), kv_head, parameters.value_strides);
-    return dim < V_HEAD_DIM ? LOAD_VALUE(element, dim) : VECTOR(0);
-}
-
 vec2 finish_pair(uint own, uint passing, float product, float gradient, bool all_visible) {
-    vec2 numbers = row_numbers[numbers_of_pair(own, passing)];
+    vec2 numbers = row_numbers_at(numbers_of_pair(own, passing));
     if (is_plain(all_visible)) return finish_plain(product, gradient, numbers);
     Row row = row_of_pair(own, passing);
     return finish_masked(product, gradient, numbers, row, key_of_pair(own, passing), times_seen(row, own, passing),

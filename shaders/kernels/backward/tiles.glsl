@@ -4,8 +4,6 @@
 #ifndef BACKWARD_TILES_GLSL
 #define BACKWARD_TILES_GLSL
 
-#define VECTOR mat2x4 // eight dims on their way
-
 const uint ROW_GROUPS = WORKGROUP_SIZE / COLUMNS;
 const uint OWN = ROW_GROUPS * ROWS;
 const uint PASSING = COLUMNS * KEYS_OF_INVOCATION;
@@ -151,9 +149,29 @@ void stage_beyond(uint at, vec4 block) {
 
 uint dim_of(uint block) { return (column() + block * COLUMNS) * 4; }
 
-void start_tiles() {
+#define START_TILES                                                                                                    \
     if (lane() == 0) vectors_beyond_numbers = 0;
-}
+#define LOAD_AHEAD
+
+// As matrix_tiles.glsl says.
+#define PASS_TILE(more, all_visible)                                                                                   \
+    {                                                                                                                  \
+        barrier(); /* the last tile's numbers are done */                                                              \
+        load_numbers();                                                                                                \
+        keep_numbers();                                                                                                \
+        bool visible = all_visible;                                                                                    \
+        MAKE_GRADIENTS(visible)                                                                                        \
+        add_sums(visible);                                                                                             \
+        more = find_passing();                                                                                         \
+    }
+#define ADD_FIRST(sums, blocks, factors, all_visible) ADD_PRODUCTS(sums, blocks, factors, passing_first, all_visible)
+#define ADD_SECOND(sums, blocks, factors, all_visible) ADD_PRODUCTS(sums, blocks, factors, passing_second, all_visible)
+
+// Of each row of the tile the logarithm of its sum, in units of log 2, and delta.
+shared vec2 row_numbers[OWN > PASSING ? OWN : PASSING];
+vec2 row_numbers_at(uint i) { return row_numbers[i]; }
+void keep_row_numbers(uint i, vec2 numbers) { row_numbers[i] = numbers; }
+void keep_range(uint i, Row row) {}
 
 // carried: the row of the carries of an own one.
 #define START_SUMS(sums, blocks, carried, dims)                                                                        \

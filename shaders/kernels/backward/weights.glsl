@@ -11,11 +11,20 @@
 // In place of the logarithm of a row that sees no key, or does not exist.
 const float NO_KEYS = 3.0e38;
 
-// Of a row the logarithm of its sum, in units of log 2, and delta.
-vec2 load_row_numbers(Row row, bool exists) {
-    RowSum sum = load_row_sum(row);
-    return exists && sum.saw ? vec2(sum.log2_sum, load_delta(row)) : vec2(NO_KEYS, 0);
+// Of a row the logarithm of its sum, in units of log 2, and delta: as they are stored, and what they are.
+struct StoredNumbers {
+    uint log_sum_exp_bits;
+    float delta;
+};
+
+StoredNumbers load_stored_numbers(Row row) { return StoredNumbers(load_log_sum_exp_bits(row), load_delta(row)); }
+
+vec2 row_numbers_of(StoredNumbers stored, bool exists) {
+    RowSum sum = row_sum_of(stored.log_sum_exp_bits);
+    return exists && sum.saw ? vec2(sum.log2_sum, stored.delta) : vec2(NO_KEYS, 0);
 }
+
+vec2 load_row_numbers(Row row, bool exists) { return row_numbers_of(load_stored_numbers(row), exists); }
 
 // times: how often the row goes through the key.
 float weight_of(float product, Row row, Key key, float log2_sum, uint times, bool all_visible) {
