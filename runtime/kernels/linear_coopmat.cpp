@@ -50,8 +50,8 @@ uint64_t shared_bytes(const LinearMatrixTile &tile) {
 constexpr uint32_t kStep = 32, kLongStep = 64;
 
 // Eights of a quantised weight that lie in the same bytes are of one step.
-uint32_t fewest_features(vkattn_type weight) {
-    switch (weight) {
+uint32_t fewest_features(const LinearProblem &problem) {
+    switch (problem.transposed != 0 ? VKATTN_TYPE_NONE : problem.weight.type) {
     case VKATTN_TYPE_Q4_K:
     case VKATTN_TYPE_Q5_K:
         return 64;
@@ -70,7 +70,7 @@ LinearMatrixTile tile_of(const vkattn_matrix_shape &shape, uint32_t subgroup_siz
 
 // The longest that the device has room for, or one of as few that is no longer than it needs to be.
 uint32_t long_step(const LinearProblem &problem, const DeviceCaps &caps) {
-    const uint32_t features = problem.push.in_features, unit = fewest_features(problem.weight.type);
+    const uint32_t features = problem.push.in_features, unit = fewest_features(problem);
     const uint32_t steps = tiles(features, longest_matrix_step(caps));
     return std::max(tiles(tiles(features, steps), unit), 1u) * unit;
 }
@@ -131,8 +131,12 @@ uint32_t most_subgroups(uint32_t tuned, uint32_t subgroup_size, const DeviceCaps
 // f16 or bf16, with weights of the same type; f16 with quantised ones as well, which become f16.
 MatrixUse matrices_of(const LinearProblem &problem) {
     const vkattn_type type = problem.input.type;
-    const Shader &halves = variant_of(problem, shaders::linear_coopmat, shaders::linear_coopmat_quantised);
-    return {type == VKATTN_TYPE_F16 ? &halves : &shaders::linear_coopmat_bf16, type, paths_of(problem)};
+    const bool transposed = problem.transposed != 0;
+    const Shader &halves = transposed ? variant_of(problem, shaders::linear_transposed_coopmat,
+                                                   shaders::linear_transposed_coopmat_quantised)
+                                      : variant_of(problem, shaders::linear_coopmat, shaders::linear_coopmat_quantised);
+    const Shader &bf16 = transposed ? shaders::linear_transposed_coopmat_bf16 : shaders::linear_coopmat_bf16;
+    return {type == VKATTN_TYPE_F16 ? &halves : &bf16, type, paths_of(problem)};
 }
 
 // What tuning found or the rule's, less where shared memory ends; the largest shape for which that suffices.
@@ -150,7 +154,7 @@ std::optional<LinearMatrixTile> tile_of(const LinearProblem &problem, const Matr
         const uint32_t size = matrix_layout(caps, shape, 1).subgroup_size;
         for (uint32_t subgroups = std::bit_floor(most_subgroups(tuned.knobs[kSubgroupsKnob], size, caps));
              subgroups > 0; subgroups /= 2) {
-            LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices, fewest_features(problem.weight.type));
+            LinearMatrixTile tile = tile_of(shape, size, subgroups, matrices, fewest_features(problem));
             // loads of so long a step leave no registers for the sums of several
             if (tile.step > kLongStep && matrices_beside_loads(caps) == 1) tile.row_matrices = tile.output_matrices = 1;
             if (tuned_matrices == 0) {
@@ -173,7 +177,7 @@ const char *missing(const DeviceCaps &caps) {
 std::string obstacle(const LinearProblem &problem, const MatrixUse &use, const DeviceCaps &caps) {
     if (use.type != VKATTN_TYPE_F16 && use.type != VKATTN_TYPE_BF16)
         return text("input is ", type_name(use.type), ", expected f16 or bf16");
-    if (problem.weight.type != use.type && use.shader != &shaders::linear_coopmat_quantised)
+    if (problem.weight.type != use.type && !(is_quantised(problem.weight.type) && use.type == VKATTN_TYPE_F16))
         return text("weight is ", type_name(problem.weight.type), ", expected ", type_name(use.type), " as input");
     return is_built(*use.shader) ? matrix_obstacle(caps, use) : use.shader->code.why_empty();
 }
@@ -216,6 +220,10 @@ std::string describe(const LinearShape &shape) {
 constexpr const Shader *kShaders[] = {&shaders::linear_coopmat, &shaders::linear_coopmat_quantised,
                                       &shaders::linear_coopmat_bf16};
 
+constexpr const Shader *kTransposedShaders[] = {&shaders::linear_transposed_coopmat,
+                                                &shaders::linear_transposed_coopmat_quantised,
+                                                &shaders::linear_transposed_coopmat_bf16};
+
 } // namespace
 
 const LinearKernel kLinearCoopmat = {.name = "linear_coopmat",
@@ -225,5 +233,14 @@ const LinearKernel kLinearCoopmat = {.name = "linear_coopmat",
                                      .answer = answer,
                                      .describe = describe,
                                      .knobs = kKnobs};
+
+const LinearKernel kLinearTransposedCoopmat = {.name = "linear_transposed_coopmat",
+                                               .shaders = kTransposedShaders,
+                                               .merit = "the matrix units take inputs and weights of the type",
+                                               .missing = missing,
+                                               .answer = answer,
+                                               .describe = describe,
+                                               .knobs = kKnobs,
+                                               .transposes = true};
 
 } // namespace vkattn

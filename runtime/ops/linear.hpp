@@ -40,6 +40,9 @@ struct LinearOperands {
     LINEAR_TENSORS(VKATTN_TENSOR_MEMBER)
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
     float norm_epsilon = 0; // with norm_weight, as normalise_for leaves them
+    // TRANSPOSED_* of shaders/interface/linear.h: weight lies as [in,out], last stride 1. With TRANSPOSED_INPUT the input's rows are the
+    // output's and `in` are tokens: input [B,L,rows] and weight [B,L,out], last strides 1, output [1,rows,out]. No gate, no norm.
+    uint32_t transposed = 0;
     VKATTN_OPERATOR_TABLE(LinearOperands, Linear, LINEAR_TENSORS)
 };
 
@@ -57,6 +60,9 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
 
 // Returns which shader computes it and why. problem.tile is followed where it suits; without one, what tuning found.
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands);
+
+// The product, in as many parts as the device needs to bind its weights. Returns the shader and why.
+std::string add_products(PlanBuilder &builder, const LinearOperands &operands);
 
 void add_linear(PlanBuilder &builder, const ProductInput &input, const View &weight, const View &output,
                 const LinearEpilogue &epilogue = {});
