@@ -90,12 +90,11 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
                  operands.weight);
 }
 
-namespace {
-
-// Whether tokens [B,L,N] lie at one stride.
-bool are_one_sequence(const vkattn_tensor &tokens) {
+bool is_one_sequence(const vkattn_tensor &tokens) {
     return tokens.shape[0] <= 1 || tokens.shape[1] <= 1 || tokens.strides[0] == tokens.shape[1] * tokens.strides[1];
 }
+
+namespace {
 
 // Of tokens that are features of a transposed factor, as gpu::LinearPush says.
 void set_token_strides(const vkattn_tensor &tokens, gpu::uint (&strides)[3]) {
@@ -119,7 +118,7 @@ LinearProblem transposed_problem_of(const LinearOperands &operands) {
     uint32_t transposed = operands.transposed;
     if ((transposed & TRANSPOSED_INPUT) != 0) {
         push.in_features = word(x.shape[0] * x.shape[1]);
-        if (!are_one_sequence(x) || !are_one_sequence(w)) transposed |= TRANSPOSED_BATCHES;
+        if (!is_one_sequence(x) || !is_one_sequence(w)) transposed |= TRANSPOSED_BATCHES;
         set_token_strides(x, push.input_strides);
         set_token_strides(w, push.weight_strides);
     } else {

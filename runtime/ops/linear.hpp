@@ -48,6 +48,9 @@ struct LinearOperands {
 
 LinearProblem problem_of(const LinearOperands &operands);
 
+// Whether tokens [B,L,N] lie at one stride.
+bool is_one_sequence(const vkattn_tensor &tokens);
+
 // Output features of a weight [out,in] or [2,out,in].
 inline uint64_t out_features_of(const vkattn_tensor &weight) { return weight.shape[weight.rank - 2]; }
 
