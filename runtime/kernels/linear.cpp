@@ -221,6 +221,7 @@ const LinearKernel kLinearTransposed = {.name = "linear_transposed",
                                         .missing = nothing_missing,
                                         .answer = answer_of_tiles,
                                         .describe = describe_nothing,
+                                        .trial_rows = 24,
                                         .transposes = true};
 
 std::span<const LinearKernel *const> linear_kernels() { return kKernels; }

@@ -195,6 +195,12 @@ const char *missing(const DeviceCaps &caps) {
     return obstacle_of_matrices(caps);
 }
 
+// CPU drivers, which take half a minute to compile it, multiply turned copies.
+const char *missing_of_transposed(const DeviceCaps &caps) {
+    if (caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) return "a CPU driver, for which factors are copied";
+    return missing(caps);
+}
+
 std::string obstacle(const LinearProblem &problem, const MatrixUse &use, const DeviceCaps &caps) {
     if (use.type != VKATTN_TYPE_F16 && use.type != VKATTN_TYPE_BF16)
         return text("input is ", type_name(use.type), ", expected f16 or bf16");
@@ -258,10 +264,11 @@ const LinearKernel kLinearCoopmat = {.name = "linear_coopmat",
 const LinearKernel kLinearTransposedCoopmat = {.name = "linear_transposed_coopmat",
                                                .shaders = kTransposedShaders,
                                                .merit = "the matrix units take inputs and weights of the type",
-                                               .missing = missing,
+                                               .missing = missing_of_transposed,
                                                .answer = answer,
                                                .describe = describe,
                                                .knobs = kKnobs,
+                                               .trial_rows = 24,
                                                .transposes = true};
 
 } // namespace vkattn

@@ -222,11 +222,13 @@ std::string check_norm_gradient(Context &context, vkattn_norm_kind kind, uint64_
     desc.weight = weight.tensor();
     desc.d_output = d_output.tensor();
     desc.kind = kind;
-    if (!of_weights)
-        desc.d_input = d_input.tensor();
-    else
+    if (of_weights) {
         desc.d_weight = desc.d_bias = weight.tensor();
-    run_plan(context, plan_norm_backward, desc, {&input, &weight, &d_output, &d_input, &d_weight, &d_bias});
+        run_plan(context, plan_norm_backward, desc, {&input, &weight, &d_output, &d_weight, &d_bias});
+    } else {
+        desc.d_input = d_input.tensor();
+        run_plan(context, plan_norm_backward, desc, {&input, &weight, &d_output, &d_input});
+    }
     std::vector<double> of_input(x.size()), of_weight(features), of_bias(features);
     for (uint64_t token = 0; token < kTokens; ++token) {
         const auto at = [&](const std::vector<float> &tokens, uint64_t i) {
