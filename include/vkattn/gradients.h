@@ -1,8 +1,9 @@
-/* Gradients: the backward pass of attention, planned and recorded as attention is. */
+/* Gradients: the backward pass of attention and of what stands around it, planned and recorded as attention is. */
 #ifndef VKATTN_GRADIENTS_H
 #define VKATTN_GRADIENTS_H
 
 #include <vkattn/attention.h>
+#include <vkattn/operators.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -45,6 +46,69 @@ VKATTN_API vkattn_result vkattn_attention_backward_plan(vkattn_context context,
 VKATTN_API vkattn_result vkattn_attention_backward_measure(vkattn_context context,
                                                            const vkattn_attention_backward_desc *desc,
                                                            vkattn_measure *measure);
+
+/* The gradients of sum(output * d_output), output = input weight^T + bias, in f32 sums of one order: the same call gives the same bits.
+ *
+ *   d_input = d_output weight + residual      d_weight = d_output^T input      d_bias = the sum of d_output's tokens
+ *
+ * input     [B,L,in], last stride 1; for d_weight alone; bound as VKATTN_ROLE_INPUT
+ * weight    [out,in], any strides; for d_input alone. F32, F16, BF16 or a quantised type that weights of vkattn_linear_desc may have; bound
+ *           as VKATTN_ROLE_WEIGHT
+ * d_output  [B,L,out], last stride 1; bound as VKATTN_ROLE_D_OUTPUT
+ * residual  [B,L,in], last stride 1, optional, with d_input: the gradient of another branch, added to it; bound as VKATTN_ROLE_RESIDUAL
+ * d_input   [B,L,in], last stride 1; bound as VKATTN_ROLE_D_INPUT. It may be the residual, bound to the same place with the same layout
+ *           and type
+ * d_weight  [out,in], last stride 1; bound as VKATTN_ROLE_D_WEIGHT
+ * d_bias    [out] contiguous; bound as VKATTN_ROLE_D_BIAS
+ * accumulate  1: d_weight and d_bias, which are F32 then, are added to what they hold; else 0
+ * F32, F16 or BF16 each, and matrix units take part as in the forward pass: where what is multiplied is of one such type of 16 bits, or
+ * F16 and quantised. Gradients whose tensors are absent are not computed, one is there at least, and they share no memory with what is
+ * read, but as said. Without tokens d_weight and d_bias become 0, or keep their bytes where they accumulate. */
+typedef struct vkattn_linear_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_linear_backward_desc);
+    vkattn_tensor input;
+    vkattn_tensor weight;
+    vkattn_tensor d_output;
+    vkattn_tensor residual;
+    vkattn_tensor d_input;
+    vkattn_tensor d_weight;
+    vkattn_tensor d_bias;
+    uint32_t accumulate;
+} vkattn_linear_backward_desc;
+
+/* Plans one backward pass. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_linear_backward_plan(vkattn_context context, const vkattn_linear_backward_desc *desc,
+                                                     vkattn_plan *plan);
+
+/* The same of a norm, output = (input - mean) / sqrt(variance + epsilon) * weight + bias, as vkattn_norm_desc has it.
+ *
+ * input     [B,L,N], last stride 1; bound as VKATTN_ROLE_INPUT
+ * weight    [N] contiguous; bound as VKATTN_ROLE_WEIGHT
+ * d_output  [B,L,N], last stride 1; bound as VKATTN_ROLE_D_OUTPUT
+ * residual  [B,L,N], last stride 1, optional, with d_input: added to it; bound as VKATTN_ROLE_RESIDUAL
+ * d_input   [B,L,N], last stride 1; bound as VKATTN_ROLE_D_INPUT. It may be the residual, bound to the same place with the same layout
+ *           and type
+ * d_weight, d_bias   [N] contiguous; bound as VKATTN_ROLE_D_WEIGHT and VKATTN_ROLE_D_BIAS
+ * kind, epsilon   as in the forward pass
+ * accumulate      as of vkattn_linear_backward_desc
+ * F32, F16 or BF16 each; gradients that are absent, and no tokens, as there. */
+typedef struct vkattn_norm_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_norm_backward_desc);
+    vkattn_tensor input;
+    vkattn_tensor weight;
+    vkattn_tensor d_output;
+    vkattn_tensor residual;
+    vkattn_tensor d_input;
+    vkattn_tensor d_weight;
+    vkattn_tensor d_bias;
+    vkattn_norm_kind kind;
+    vkattn_optional_float epsilon;
+    uint32_t accumulate;
+} vkattn_norm_backward_desc;
+
+/* Plans one backward pass. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_norm_backward_plan(vkattn_context context, const vkattn_norm_backward_desc *desc,
+                                                   vkattn_plan *plan);
 
 #ifdef __cplusplus
 }

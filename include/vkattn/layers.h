@@ -31,41 +31,6 @@ typedef enum vkattn_mla_form {
     VKATTN_MLA_FORM_MAX_ENUM = 0x7fffffff
 } vkattn_mla_form;
 
-/* How a rotary embedding was stretched to longer contexts than it was trained for. */
-typedef enum vkattn_rope_scaling_kind {
-    VKATTN_ROPE_UNSCALED = 0,
-    VKATTN_ROPE_LINEAR = 1,   /* every frequency divided by factor */
-    VKATTN_ROPE_LLAMA3 = 2,   /* low frequencies divided by factor, high ones kept, a ramp between */
-    VKATTN_ROPE_YARN = 3,     /* Peng et al., "YaRN", 2023 */
-    VKATTN_ROPE_LONGROPE = 4, /* Ding et al., "LongRoPE", 2024: every frequency divided by a factor of its own */
-    VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
-} vkattn_rope_scaling_kind;
-
-/* factor                 how many times longer; > 0
- * original_max_position  the length of training; LLAMA3 and YARN: > 0; LONGROPE: > 1
- * low_freq_factor, high_freq_factor   LLAMA3: 0 < low < high
- * beta_fast, beta_slow   YARN: rotations within the original length between which the ramp lies; 0 means 32 and 1
- * attention_factor       YARN and LONGROPE: multiplies the rotated vectors; 0 means 1 where factor is at most 1, else of
- *                        YARN 0.1 ln(factor) + 1, of LONGROPE sqrt(1 + ln(factor) / ln(original_max_position))
- * factors                LONGROPE: finite numbers > 0 that divide the frequencies: of pair i the factor i. The models of LongRoPE have
- *                        a list for sequences up to original_max_position and one for longer ones: a layer has one of the two.
- *                        Read by vkattn_layer_create. Else NULL
- * factor_count           the pairs: half the elements of a head that the embedding rotates; else 0 */
-typedef struct vkattn_rope_scaling {
-    vkattn_rope_scaling_kind kind;
-    float factor;
-    uint32_t original_max_position;
-    float low_freq_factor;
-    float high_freq_factor;
-    float beta_fast;
-    float beta_slow;
-    float attention_factor;
-    uint32_t factor_count;
-    const float *factors;
-} vkattn_rope_scaling;
-
-#define VKATTN_ROPE_SECTIONS 4 /* of the rotated pairs, at most */
-
 /* The sizes of a layer. Members that a kind does not list are ignored.
  *
  * every kind       num_heads: query heads; rope_theta: base of the rotary embedding; rope_interleaved (1: pairs (2i, 2i+1);

@@ -1,4 +1,4 @@
-/* What stands around attention in a model: linear, norm, embedding and argmax, planned and recorded as attention is. B and L may
+/* What stands around attention in a model: linear, norm, embedding, rotary embedding and argmax, planned and recorded as attention is. B and L may
  * be 0, and out as well: nothing is then written, and a plan has no dispatches. in, N and rows are at least 1. */
 #ifndef VKATTN_OPERATORS_H
 #define VKATTN_OPERATORS_H
@@ -20,7 +20,10 @@
     X(linear_attention)                                                                                                \
     X(causal_conv1d)                                                                                                   \
     X(gated_rms_norm)                                                                                                  \
-    X(attention_backward)
+    X(attention_backward)                                                                                              \
+    X(linear_backward)                                                                                                 \
+    X(norm_backward)                                                                                                   \
+    X(rotary_embedding)
 
 #ifdef __cplusplus
 extern "C" {
@@ -170,6 +173,81 @@ typedef struct vkattn_argmax_desc {
 
 /* Plans one choice. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
 VKATTN_API vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan);
+
+/* How a rotary embedding was stretched to longer contexts than it was trained for. */
+typedef enum vkattn_rope_scaling_kind {
+    VKATTN_ROPE_UNSCALED = 0,
+    VKATTN_ROPE_LINEAR = 1,   /* every frequency divided by factor */
+    VKATTN_ROPE_LLAMA3 = 2,   /* low frequencies divided by factor, high ones kept, a ramp between */
+    VKATTN_ROPE_YARN = 3,     /* Peng et al., "YaRN", 2023 */
+    VKATTN_ROPE_LONGROPE = 4, /* Ding et al., "LongRoPE", 2024: every frequency divided by a factor of its own */
+    VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_rope_scaling_kind;
+
+/* factor                 how many times longer; > 0
+ * original_max_position  the length of training; LLAMA3 and YARN: > 0; LONGROPE: > 1
+ * low_freq_factor, high_freq_factor   LLAMA3: 0 < low < high
+ * beta_fast, beta_slow   YARN: rotations within the original length between which the ramp lies; 0 means 32 and 1
+ * attention_factor       YARN and LONGROPE: multiplies the rotated vectors; 0 means 1 where factor is at most 1, else of
+ *                        YARN 0.1 ln(factor) + 1, of LONGROPE sqrt(1 + ln(factor) / ln(original_max_position))
+ * factors                LONGROPE: finite numbers > 0 that divide the frequencies: of pair i the factor i. The models of LongRoPE have
+ *                        a list for sequences up to original_max_position and one for longer ones: a layer has one of the two.
+ *                        Read before the call returns. Else NULL
+ * factor_count           the pairs: half the elements of a head that the embedding rotates; else 0 */
+typedef struct vkattn_rope_scaling {
+    vkattn_rope_scaling_kind kind;
+    float factor;
+    uint32_t original_max_position;
+    float low_freq_factor;
+    float high_freq_factor;
+    float beta_fast;
+    float beta_slow;
+    float attention_factor;
+    uint32_t factor_count;
+    const float *factors;
+} vkattn_rope_scaling;
+
+#define VKATTN_ROPE_SECTIONS 4 /* of the rotated pairs, at most */
+
+/* Rotary embedding (Su et al., "RoFormer", 2021): output is input with the first rotary_dim elements of each row turned, in pairs, by the
+ * row's position. What queries and keys take before attention, and with `inverse` what their gradients take after it.
+ *
+ * input         [B,H,L,D], last stride 1, or with cu_seqlens packed [1,H,total,D]; bound as VKATTN_ROLE_INPUT
+ * output        of the same shape, last stride 1; bound as VKATTN_ROLE_OUTPUT. It shares no memory with the input. F32, F16 or BF16 each
+ * positions     [S,B,L] I32 contiguous, of packed rows [S,1,total], optional: by what each row turns, in the S streams of rope_sections;
+ *               below 0 as 0; bound as VKATTN_ROLE_POSITIONS. Without it row l of a sequence turns by past_len + l
+ * past_lengths  [B] I32 contiguous, optional, read when the commands run: takes the place of past_len, sequence by sequence; bound as
+ *               VKATTN_ROLE_PAST_LENGTHS
+ * cu_seqlens    [B+1] I32 contiguous, optional, as cu_seqlens_q of vkattn_attention_desc; bound as VKATTN_ROLE_CU_SEQLENS_Q. Rows of no
+ *               sequence, and those beyond max_seqlen, keep their bytes in output
+ * max_seqlen    the longest sequence of packed rows; 0: total
+ * past_len      at most 2^29
+ * rotary_dim    even, up to D; 0: D
+ * rope_theta    finite and above 0
+ * rope_interleaved, rope_scaling, rope_sections, rope_sections_interleaved   as in vkattn_layer_config
+ * inverse       1: turns back, by the transposed rotation, whose factor of rope_scaling stays the same: of the output's gradient it makes
+ *               the input's. Else 0 */
+typedef struct vkattn_rotary_embedding_desc {
+    VKATTN_STRUCT_SIZE(vkattn_rotary_embedding_desc);
+    vkattn_tensor input;
+    vkattn_tensor output;
+    vkattn_tensor positions;
+    vkattn_tensor past_lengths;
+    vkattn_tensor cu_seqlens;
+    uint32_t max_seqlen;
+    uint32_t past_len;
+    uint32_t rotary_dim;
+    float rope_theta;
+    uint32_t rope_interleaved;
+    vkattn_rope_scaling rope_scaling;
+    uint32_t rope_sections[VKATTN_ROPE_SECTIONS];
+    uint32_t rope_sections_interleaved;
+    uint32_t inverse;
+} vkattn_rotary_embedding_desc;
+
+/* Plans one rotation. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_rotary_embedding_plan(vkattn_context context, const vkattn_rotary_embedding_desc *desc,
+                                                      vkattn_plan *plan);
 
 #ifdef __cplusplus
 }

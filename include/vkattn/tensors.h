@@ -146,7 +146,10 @@ typedef enum vkattn_role {
     VKATTN_ROLE_D_VALUE = 54,
     VKATTN_ROLE_D_ATTN_MASK = 55,
     VKATTN_ROLE_D_SINKS = 56,
-    VKATTN_ROLE_COUNT = 57,
+    VKATTN_ROLE_D_INPUT = 57,
+    VKATTN_ROLE_D_WEIGHT = 58,
+    VKATTN_ROLE_D_BIAS = 59,
+    VKATTN_ROLE_COUNT = 60,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

@@ -74,3 +74,78 @@ def test_what_is_refused(problem):
         vkattn.attention_backward(q, k, v, d_output, out=q)
     with pytest.raises(vkattn.InvalidArgumentError, match="d_output: shape"):
         vkattn.attention_backward(q, k, v, d_output[..., :20])
+
+
+@pytest.fixture
+def layer():
+    random = numpy.random.default_rng(5)
+    shapes = ((2, 9, 24), (40, 24), (2, 9, 40))
+    return [random.standard_normal(shape).astype("float32") for shape in shapes]
+
+
+def test_gradients_of_a_linear_layer(layer):
+    x, w, d_y = layer
+    expected = (d_y @ w, numpy.einsum("blo,bli->oi", d_y, x), d_y.sum((0, 1)))
+    assert all(close(made, wanted) for made, wanted in zip(vkattn.linear_backward(x, w, d_y), expected))
+    assert close(vkattn.linear_backward(None, w, d_y, gradients="input", residual=x), expected[0] + x)
+    of_weight, of_bias = vkattn.linear_backward(x, None, d_y, gradients=("weight", "bias"))
+    assert close(of_weight, expected[1]) and close(of_bias, expected[2])
+
+
+def test_gradients_of_a_linear_layer_are_added_to_arrays(layer):
+    x, w, d_y = layer
+    context = vkattn.default_context()
+    sums, more = context.array(numpy.ones((40, 24), "float32")), context.array(numpy.ones(40, "float32"))
+    arrays = [context.array(each) for each in (x, w, d_y)]
+    for _ in range(2):
+        vkattn.linear_backward(*arrays, gradients=("weight", "bias"), d_weight=sums, d_bias=more)
+    assert close(sums.numpy(), 1 + 2 * numpy.einsum("blo,bli->oi", d_y, x))
+    assert close(more.numpy(), 1 + 2 * d_y.sum((0, 1)))
+    with pytest.raises(ValueError, match="expected both or neither"):
+        vkattn.linear_backward(*arrays, d_weight=sums)
+
+
+def test_what_linear_backward_refuses(layer):
+    x, w, d_y = layer
+    with pytest.raises(ValueError, match="weight: None, expected"):
+        vkattn.linear_backward(x, None, d_y)
+    with pytest.raises(ValueError, match="input: shape"):
+        vkattn.linear_backward(x[:, :, :20], w, d_y)
+    with pytest.raises(ValueError, match="residual: given"):
+        vkattn.linear_backward(x, w, d_y, gradients="weight", residual=x)
+    with pytest.raises(ValueError, match="gradients: 'key'"):
+        vkattn.linear_backward(x, w, d_y, gradients="key")
+
+
+@pytest.mark.parametrize("kind", ["rms", "layer"])
+def test_gradients_of_a_norm(layer, kind):
+    x, w, d_y = layer[0], layer[1][0], layer[0][::-1].copy()
+    wide = x.astype("float64")
+    mean = wide.mean(-1, keepdims=True) if kind == "layer" else 0.0
+    scale = (((wide - mean) ** 2).mean(-1, keepdims=True) + 1e-3) ** -0.5
+    n, g = (wide - mean) * scale, d_y * w.astype("float64")
+    of_mean = g.mean(-1, keepdims=True) if kind == "layer" else 0.0
+    expected = (scale * (g - of_mean - n * (g * n).mean(-1, keepdims=True)), (d_y * n).sum((0, 1)), d_y.sum((0, 1)))
+    made = vkattn.norm_backward(x, w, d_y, kind=kind, epsilon=1e-3, gradients=("input", "weight", "bias"))
+    assert all(close(each, wanted) for each, wanted in zip(made, expected))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_rotary_embedding_and_back(problem, interleaved):
+    q = problem[0]
+    angles = (5 + numpy.arange(17))[:, None] * 10000.0 ** (-numpy.arange(12) / 12)
+    turned = numpy.array(q, "float64")
+    x, y = (turned[..., ::2], turned[..., 1::2]) if interleaved else (turned[..., :12], turned[..., 12:])
+    x[...], y[...] = x * numpy.cos(angles) - y * numpy.sin(angles), x * numpy.sin(angles) + y * numpy.cos(angles)
+    made = vkattn.rotary_embedding(q, past_len=5, rope_interleaved=interleaved)
+    assert close(made, turned)
+    positions = numpy.broadcast_to(5 + numpy.arange(17, dtype="int32"), (1, 2, 17))
+    assert close(vkattn.rotary_embedding(q, positions=positions, rope_interleaved=interleaved), turned)
+    assert close(vkattn.rotary_embedding(made, past_len=5, rope_interleaved=interleaved, inverse=True), q)
+
+
+def test_rotary_embedding_by_factors(problem):
+    scaling = {"kind": "longrope", "factor": 2.0, "original_max_position": 8, "attention_factor": 1.0}
+    made = [vkattn.rotary_embedding(problem[0], rope_scaling={**scaling, "factors": [factor] * 12}) for factor in (1.0, 2.0)]
+    assert close(made[0], numpy.asarray(vkattn.rotary_embedding(problem[0]), "float64"))
+    assert not close(made[1], numpy.asarray(made[0], "float64"))

@@ -6,7 +6,7 @@
     out = vkattn.attention(q, k, v, is_causal=True, enable_gqa=True)
 
 attention    the operator, with all that the library has; merge joins its partial results
-attention_backward   its gradients
+attention_backward, linear_backward, norm_backward   gradients
 tree_mask    what a draft of tokens in a tree makes each of them see: of attention and of layers
 scaled_dot_product_attention   PyTorch's function of this name
 flex_attention   attention with functions of your own, of Python or GLSL; create_block_mask: which blocks of keys they hide
@@ -34,9 +34,9 @@ from .device_array import Array
 from .errors import (CompileError, DeviceLostError, InvalidArgumentError, NoDeviceError, NoRoomError, OutOfMemoryError,
                      UnsupportedError, VkattnError, WaitTimeoutError)
 from .estimate import Estimate, config_from_name, estimate
-from .gradients import attention_backward
+from .gradients import attention_backward, linear_backward, norm_backward
 from .layers import Cache, Layer, cache_types, layer_config, layer_problem
-from .operators import argmax, embedding, index, kv_append, linear, linear_problem, mask_indices, merge, norm, top_k, weight_types
+from .operators import argmax, embedding, index, kv_append, linear, linear_problem, mask_indices, merge, norm, rotary_embedding, top_k, weight_types
 from .paged_cache import PagedCache
 from .programs import Program, ProgramReport, record
 from .recurrence import causal_conv1d, gated_rms_norm, linear_attention
@@ -51,6 +51,6 @@ __all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "CompileError", 
            "WaitTimeoutError", "argmax", "attention", "attention_backward", "cache_types", "causal_conv1d",
            "config_from_name", "create_block_mask",
            "default_context", "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "gated_rms_norm",
-           "index", "kv_append", "layer_config", "layer_problem", "layer_weights", "linear", "linear_attention",
-           "linear_problem", "mask_indices", "merge", "norm", "problem", "record", "scaled_dot_product_attention", "top_k",
+           "index", "kv_append", "layer_config", "layer_problem", "layer_weights", "linear", "linear_attention", "linear_backward",
+           "linear_problem", "mask_indices", "merge", "norm", "norm_backward", "problem", "record", "rotary_embedding", "scaled_dot_product_attention", "top_k",
            "tree_mask", "version", "weight_types"]

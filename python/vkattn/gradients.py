@@ -1,23 +1,24 @@
-"""The gradients of attention."""
+"""The gradients of attention, linear layers and norms."""
 import ctypes
 
 import numpy
 
 from . import _abi
-from .arrays import describe, dtype_of
+from .arrays import WEIGHTS, describe, dtype_of, is_quantised
 from .attention import Problem
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
+from .operators import fold
 
 _OF = ("query", "key", "value", "attn_mask", "sinks")
 
 
-def _checked_names(gradients):
+def _checked_names(gradients, known):
     names = (gradients,) if isinstance(gradients, str) else tuple(gradients)
     for name in names:
-        if name not in _OF:
-            raise ValueError(f"gradients: {name!r}, expected some of {', '.join(_OF)}")
+        if name not in known:
+            raise ValueError(f"gradients: {name!r}, expected some of {', '.join(known)}")
     if not names or len(set(names)) != len(names):
         raise ValueError(f"gradients: {names}, expected one at least, each once")
     return names
@@ -50,7 +51,7 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     Returns them in that order, each in the shape and the type of what it is the gradient of; one alone is no tuple. Results are of the kind
     that attention's are. A query or key that nothing sees has gradient 0, and so have packed rows of no sequence.
     """
-    names = _checked_names(gradients)
+    names = _checked_names(gradients, _OF)
     for name in ("return_lse", "out", "v_head_dim"):
         if name in arguments:
             raise TypeError(f"{name}: no argument of attention_backward")
@@ -76,3 +77,91 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     results = tuple(call.given_back(f"d_{name}", call.inputs[name].shape[problem.missing if name in _OF[:3] else 0:])
                     for name in names)
     return results if len(results) > 1 else results[0]
+
+
+def _take_tokens(call, role, value, width, like=None):
+    """An input [..., width]; width None: any. like: an array whose other sizes it has."""
+    array = call.take(role, value)
+    wanted = [*(like.shape[:-1] if like is not None else array.shape[:-1]), width or array.shape[-1:] and array.shape[-1]]
+    if array.ndim == 0 or list(array.shape) != wanted:
+        raise ValueError(f"{role}: shape {list(array.shape)}, expected {wanted if array.ndim else 'at least 1 dimension'}")
+    return array
+
+
+def _run_backward(call, plan, desc, names, made, sums):
+    """Runs it with results of these (shape, like) by name; those of sums are Arrays that it adds to."""
+    sums = {name: array for name, array in sums.items() if array is not None}
+    for name in sums:
+        if name not in names:
+            raise ValueError(f"d_{name}: given, expected it among gradients")
+    if sums and set(sums) != {name for name in names if name != "input"}:
+        raise ValueError("d_weight, d_bias: one of them None, expected both or neither of those among gradients")
+    desc.accumulate = 1 if sums else 0
+    for name in names:
+        call.result(f"d_{name}", made[name][0], "float32" if name in sums else made[name][1], sums.get(name))
+    for role, array in {**call.inputs, **call.outputs}.items():
+        is_tokens = role in ("input", "d_output", "residual", "d_input")
+        setattr(desc, role, describe(fold(array, role) if is_tokens else array, role))
+    call.run(plan, desc, may_share=("residual",))
+    results = tuple(call.given_back(f"d_{name}") for name in names)
+    return results if len(results) > 1 else results[0]
+
+
+@outside_graphs
+def linear_backward(input, weight, d_output, *, gradients=("input", "weight", "bias"), residual=None, d_weight=None, d_bias=None,
+                    context=None):
+    """The gradients of sum(output * d_output), where output is linear(input, weight, bias).
+
+    input [..., in], weight [out, in]  as linear takes them; each may be None where the other's gradient is not asked for: that of the input
+        takes the weight, which may be quantised, that of the weight the input
+    d_output   [..., out]: float32, float16 or bfloat16
+    gradients  which of "input", "weight" and "bias"
+    residual   [..., in], added to the input's gradient
+    d_weight, d_bias  Arrays of float32 that the gradients are added to; None: new ones
+    Returns them in that order: that of the input and of the bias in the type of d_output, that of the weight in the weight's, float32
+    where it is quantised, and in d_output's where it is None; one alone is no tuple.
+    """
+    names = _checked_names(gradients, ("input", "weight", "bias"))
+    call = Call(context, (("input", input), ("weight", weight), ("d_output", d_output), ("residual", residual), ("d_weight", d_weight),
+                          ("d_bias", d_bias)))
+    g = _take_tokens(call, "d_output", d_output, None)
+    made = {"bias": (g.shape[-1:], g)}
+    if "input" in names:
+        if weight is None:
+            raise ValueError("weight: None, expected [out, in] for the gradient of the input")
+        w = call.take("weight", weight, WEIGHTS)
+        made["input"] = ((*g.shape[:-1], w.shape[-1]), g)
+    if "weight" in names:
+        if input is None:
+            raise ValueError("input: None, expected [..., in] for the gradient of the weight")
+        x = _take_tokens(call, "input", input, made["input"][0][-1] if "input" in names else None, g)
+        given = "float32" if weight is None else dtype_of(call.inputs["weight"] if "weight" in call.inputs else weight)
+        made["weight"] = ((g.shape[-1], x.shape[-1]), g if weight is None else "float32" if is_quantised(given) else given)
+    if residual is not None:
+        if "input" not in names:
+            raise ValueError("residual: given, expected it with the gradient of the input")
+        _take_tokens(call, "residual", residual, made["input"][0][-1], g)
+    return _run_backward(call, "vkattn_linear_backward_plan", _abi.LinearBackwardDesc(), names, made,
+                         {"weight": d_weight, "bias": d_bias})
+
+
+@outside_graphs
+def norm_backward(input, weight, d_output, *, kind="rms", epsilon=None, gradients=("input", "weight"), residual=None, d_weight=None,
+                  d_bias=None, context=None):
+    """The gradients of sum(output * d_output), where output is norm(input, weight, bias) of that kind and epsilon.
+
+    input, d_output [..., N], weight [N]: float32, float16 or bfloat16
+    gradients  which of "input", "weight" and "bias"
+    residual   [..., N], added to the input's gradient
+    d_weight, d_bias  Arrays of float32 that the gradients are added to; None: new ones
+    Returns them in that order: that of the input in its type, the others in the weight's; one alone is no tuple.
+    """
+    names = _checked_names(gradients, ("input", "weight", "bias"))
+    call = Call(context, (("input", input), ("weight", weight), ("d_output", d_output), ("residual", residual), ("d_weight", d_weight),
+                          ("d_bias", d_bias)))
+    x, w = _take_tokens(call, "input", input, None), call.take("weight", weight)
+    _take_tokens(call, "d_output", d_output, x.shape[-1], x)
+    if residual is not None:
+        _take_tokens(call, "residual", residual, x.shape[-1], x)
+    return _run_backward(call, "vkattn_norm_backward_plan", _abi.NormBackwardDesc(kind=kind, epsilon=epsilon), names,
+                         {"input": (x.shape, x), "weight": (w.shape, w), "bias": (w.shape, w)}, {"weight": d_weight, "bias": d_bias})

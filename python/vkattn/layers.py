@@ -15,21 +15,13 @@ from .context import default_context
 from .device_array import Array
 from .errors import VkattnError
 from .handles import Handle, call, library, type_infos
+from .operators import rope_scaling_of
 from .weights import layer_weights
 
 _STORED = {name: info.type for name, info in type_infos().items() if info.cache}
 _CACHE_TYPES = tuple(_STORED)
 _STORED.update(float32=_STORED["f32"], float16=_STORED["f16"], bfloat16=_STORED["bf16"])
 _FLOAT_TYPES = {name: _STORED[name] for name in ("float32", "float16", "bfloat16")}
-
-
-def _rope_scaling(kind, factors=None, **members):
-    """The scaling, with the factors of longrope."""
-    scaling = _abi.RopeScaling(kind=_abi.choose("rope_scaling", _abi.ROPE_SCALING_KINDS, kind), **members)
-    if factors is not None:
-        scaling.factors = (ctypes.c_float * len(factors))(*(_abi.real("factors", factor) for factor in factors))
-        scaling.factor_count = len(factors)
-    return scaling
 
 
 def layer_config(kind, **members):
@@ -46,9 +38,7 @@ def layer_config(kind, **members):
         if name not in config._kinds_:
             raise TypeError(f"{name}: no member of a layer's configuration, expected one of {', '.join(sorted(config._kinds_))}")
         if name == "rope_scaling":
-            if not isinstance(value, dict) or "kind" not in value:
-                raise TypeError(f"rope_scaling: {value!r}, expected a dict with kind, one of {', '.join(_abi.ROPE_SCALING_KINDS)}")
-            value = _rope_scaling(**value)
+            value = rope_scaling_of(value)
         setattr(config, name, value)
     return config
 

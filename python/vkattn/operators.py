@@ -1,4 +1,5 @@
-"""What stands around attention: linear, norm, embedding, argmax, appends to caches, and the merge of partial attention."""
+"""What stands around attention: linear, norm, embedding, rotary embedding, argmax, appends to caches, and the merge of partial attention."""
+import ctypes
 import math
 
 import numpy
@@ -16,7 +17,7 @@ def weight_types():
     return WEIGHTS
 
 
-def _fold(array, name):
+def fold(array, name):
     """[..., N] as [1, L, N], as the library takes tokens."""
     try:
         return array.reshape(1, math.prod(array.shape[:-1]), array.shape[-1])
@@ -57,7 +58,7 @@ def _linear(call, input, weight, bias, activation, multiplier, residual, out, dt
     call.result("output", shape, _dtype_or(dtype, input), out)
     desc = _abi.LinearDesc(activation=activation)
     folded = {"input", "multiplier", "residual", "output"}
-    _describe(desc, {role: _fold(array, role) if role in folded else array
+    _describe(desc, {role: fold(array, role) if role in folded else array
                      for role, array in {**call.inputs, **call.outputs}.items()})
     return desc
 
@@ -113,7 +114,7 @@ def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=None, o
         raise ValueError(f"residual: shape {list(call.inputs['residual'].shape)}, expected {list(input.shape)}")
     call.result("output", input.shape, _dtype_or(dtype, input), out)
     desc = _abi.NormDesc(kind=kind, epsilon=epsilon)
-    _describe(desc, {role: array if role in ("weight", "bias") else _fold(array, role)
+    _describe(desc, {role: array if role in ("weight", "bias") else fold(array, role)
                      for role, array in {**call.inputs, **call.outputs}.items()})
     call.run("vkattn_norm_plan", desc, may_share=("input", "residual"))
     return call.given_back("output")
@@ -130,7 +131,7 @@ def embedding(tokens, weight, *, out=None, context=None):
     like = "float32" if is_quantised(dtype_of(weight)) else weight
     output = call.result("output", (*tokens.shape, weight.shape[-1]), like, out)
     desc = _abi.EmbeddingDesc()
-    _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": _fold(output, "output")})
+    _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": fold(output, "output")})
     call.run("vkattn_embedding_plan", desc)
     return call.given_back("output")
 
@@ -149,8 +150,8 @@ def top_k(input, k, *, context=None):
     call.result("values", (*input.shape[:-1], k), input)
     call.result("indices", (*input.shape[:-1], k), "int32")
     desc = _abi.TopKDesc()
-    _describe(desc, {"input": _fold(input, "input"), "values": _fold(call.outputs["values"], "values"),
-                     "indices": _fold(call.outputs["indices"], "indices")})
+    _describe(desc, {"input": fold(input, "input"), "values": fold(call.outputs["values"], "values"),
+                     "indices": fold(call.outputs["indices"], "indices")})
     call.run("vkattn_top_k_plan", desc)
     return call.given_back("values"), call.given_back("indices")
 
@@ -210,9 +211,64 @@ def argmax(input, *, return_values=False, out=None, context=None):
     if return_values:
         results["values"] = call.result("values", input.shape[:-1], "float32")
     desc = _abi.ArgmaxDesc()
-    _describe(desc, {"input": _fold(input, "input"), **{name: array.reshape(1, -1) for name, array in results.items()}})
+    _describe(desc, {"input": fold(input, "input"), **{name: array.reshape(1, -1) for name, array in results.items()}})
     call.run("vkattn_argmax_plan", desc)
     return (call.given_back("tokens"), call.given_back("values")) if return_values else call.given_back("tokens")
+
+
+def rope_scaling_of(members):
+    """A vkattn_rope_scaling of a dict of its members, of longrope with the list "factors"."""
+    if not isinstance(members, dict) or "kind" not in members:
+        raise TypeError(f"rope_scaling: {members!r}, expected a dict with kind, one of {', '.join(_abi.ROPE_SCALING_KINDS)}")
+    members = dict(members)
+    kind, factors = members.pop("kind"), members.pop("factors", None)
+    scaling = _abi.RopeScaling(kind=_abi.choose("rope_scaling", _abi.ROPE_SCALING_KINDS, kind), **members)
+    if factors is not None:
+        scaling.factors = (ctypes.c_float * len(factors))(*(_abi.real("factors", factor) for factor in factors))
+        scaling.factor_count = len(factors)
+    return scaling
+
+
+@outside_graphs
+def rotary_embedding(input, *, rope_theta=10000.0, rotary_dim=0, rope_interleaved=False, rope_scaling=None, rope_sections=(),
+                     rope_sections_interleaved=False, positions=None, past_len=0, past_lengths=None, cu_seqlens=None, max_seqlen=0,
+                     inverse=False, dtype=None, context=None):
+    """input [B, H, L, D] with each row's first rotary_dim elements (0: all) turned by its position, as queries and keys are.
+
+    input      float32, float16 or bfloat16; packed [1, H, total, D] with cu_seqlens [B + 1] int32, of which none is longer than max_seqlen (0:
+               total). Packed rows of no sequence give zeros
+    rope_theta, rope_interleaved, rope_scaling, rope_sections, rope_sections_interleaved  as in layer_config
+    positions  int32 [S, B, L], of packed rows [S, 1, total], by streams of rope_sections (1 without); None: past_len + the row's place,
+               or past_lengths [B] int32 in place of past_len
+    inverse    turns back: of the gradient of what it gives it makes that of input
+    dtype      of the result; None: the input's
+    Returns an array of the shape of input.
+    """
+    call = Call(context, (("input", input), ("positions", positions), ("past_lengths", past_lengths), ("cu_seqlens", cu_seqlens)))
+    input = call.take("input", input, strided=True)
+    if input.ndim != 4:
+        raise ValueError(f"input: {input.ndim} dimensions, expected [B, H, L, D]")
+    desc = _abi.RotaryEmbeddingDesc(max_seqlen=max_seqlen, past_len=past_len, rotary_dim=rotary_dim, rope_theta=rope_theta,
+                                    rope_interleaved=rope_interleaved, rope_sections_interleaved=rope_sections_interleaved,
+                                    inverse=inverse)
+    if len(rope_sections) != 0:
+        desc.rope_sections = rope_sections
+    if rope_scaling is not None:
+        desc.rope_scaling = rope_scaling_of(rope_scaling)
+    given = {"input": input}
+    for name, role, array in (("positions", "positions", positions), ("past_lengths", "past_lengths", past_lengths),
+                              ("cu_seqlens", "cu_seqlens_q", cu_seqlens)):
+        if array is not None:
+            given[name] = call.take(role, array, dtype="int32", name=name)
+    given["output"] = output = call.result("output", input.shape, _dtype_or(dtype, input))
+    if cu_seqlens is not None:
+        output.assign(numpy.zeros(output.shape, output.dtype)) if isinstance(output, Array) else output.fill(0)
+    _describe(desc, given)
+    factors = () if rope_scaling is None else tuple(rope_scaling.get("factors") or ())
+    described = type(desc).from_buffer_copy(desc)
+    described.rope_scaling.factors = None
+    call.run("vkattn_rotary_embedding_plan", desc, described=bytes(described) + repr(factors).encode())
+    return call.given_back("output")
 
 
 @outside_graphs

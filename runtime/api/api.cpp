@@ -155,6 +155,15 @@ std::string key_of(vkattn_attention_backward_desc desc) {
     return key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
 }
 
+std::string key_of(vkattn_rotary_embedding_desc desc) {
+    const vkattn_rope_scaling &scaling = desc.rope_scaling;
+    std::string key;
+    if (scaling.factors != nullptr)
+        key.assign(reinterpret_cast<const char *>(scaling.factors), scaling.factor_count * sizeof *scaling.factors);
+    desc.rope_scaling.factors = nullptr;
+    return key.append(reinterpret_cast<const char *>(&desc), sizeof desc);
+}
+
 template <class Desc, class Build>
 std::unique_ptr<const Plan> built(Context &context, const Desc &desc, Build &&build) {
     PlanBuilder builder(context);

@@ -91,7 +91,10 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &ca
 
 LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
     LinearAnswer answer{Rank::kTiles};
-    answer.shape = {&variant_of(problem, shaders::linear, shaders::linear_quantised), constants_of(problem),
+    const bool transposed = problem.transposed != 0;
+    const Shader &floats = transposed ? shaders::linear_transposed : shaders::linear;
+    const Shader &quantised = transposed ? shaders::linear_transposed_quantised : shaders::linear_quantised;
+    answer.shape = {&variant_of(problem, floats, quantised), constants_of(problem),
                     grid(problem, LINEAR_TILE, LINEAR_TILE), paths_of(problem)};
     answer.shape.constants.ALIGNED = aligned_factors(problem);
     return answer;
@@ -99,11 +102,15 @@ LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
 
 constexpr const Shader *kVectorShaders[] = {&shaders::linear_vector, &shaders::linear_vector_quantised};
 constexpr const Shader *kTilesShaders[] = {&shaders::linear, &shaders::linear_quantised};
+constexpr const Shader *kTransposedShaders[] = {&shaders::linear_transposed, &shaders::linear_transposed_quantised};
 
-constexpr const LinearKernel *kKernels[] = {&kLinearCoopmat, &kLinearAddresses, &kLinearVector,
-                                            &kLinearTiles,   &kLinearDots,      &kLinearUniform};
+constexpr const LinearKernel *kKernels[] = {
+    &kLinearCoopmat, &kLinearAddresses, &kLinearVector,     &kLinearTiles,
+    &kLinearDots,    &kLinearUniform,   &kLinearTransposed, &kLinearTransposedCoopmat};
 
 LinearAnswer ask(const LinearKernel &kernel, const LinearProblem &given, const DeviceCaps &caps) {
+    if (kernel.transposes != (given.transposed != 0))
+        return {Rank::kByTuningAlone, "takes other layouts of the factors"};
     if (const char *missing = kernel.missing(caps); *missing != '\0') return {Rank::kByTuningAlone, missing};
     LinearProblem problem = given;
     if (problem.tile.kernel != number_of(kernel)) problem.tile = {};
@@ -147,7 +154,26 @@ bool weight_is_aligned(const LinearProblem &problem, uint32_t elements) {
     return strides[1] == 1 && rows_are_aligned(problem.weight, {strides[0], strides[2]}, elements);
 }
 
+namespace {
+
+// The same of factors whose outputs, or rows, lie beside each other.
+uint32_t aligned_transposed(const LinearProblem &problem) {
+    const gpu::LinearPush &push = problem.push;
+    const auto are_aligned = [](const vkattn_tensor &factor, const uint32_t(&strides)[3], uint32_t lines) {
+        return lines % kFeatures == 0 && rows_are_aligned(factor, {strides[0], strides[1]}, elements_of_vector(factor));
+    };
+    const bool input =
+        (problem.transposed & TRANSPOSED_INPUT) != 0
+            ? are_aligned(problem.input, push.input_strides, push.rows)
+            : push.in_features % kFeatures == 0 && input_is_aligned(problem, elements_of_vector(problem.input));
+    const bool weight = are_aligned(problem.weight, push.weight_strides, push.out_features);
+    return (input ? ALIGNED_INPUT : 0) | (weight ? ALIGNED_WEIGHT : 0);
+}
+
+} // namespace
+
 uint32_t aligned_factors(const LinearProblem &problem) {
+    if (problem.transposed != 0) return aligned_transposed(problem);
     if (problem.push.in_features % kFeatures != 0) return 0;
     const bool input = input_is_aligned(problem, elements_of_vector(problem.input));
     const bool weight = weight_is_aligned(problem, elements_of_vector(problem.weight));
@@ -163,6 +189,7 @@ gpu::LinearConstants constants_of(const LinearProblem &problem) {
     constants.ACTIVATION = static_cast<uint32_t>(problem.activation);
     constants.OUTPUT_PAIRS = outputs_in_pairs(problem);
     constants.GATED = problem.gated ? 1 : 0;
+    constants.TRANSPOSED = problem.transposed;
     if (present(problem.norm_weight)) constants.NORM_EPSILON = std::bit_cast<uint32_t>(problem.norm_epsilon);
     return constants;
 }
@@ -188,6 +215,15 @@ const LinearKernel kLinearTiles = {.name = "linear",
                                    .answer = answer_of_tiles,
                                    .describe = describe_nothing};
 
+const LinearKernel kLinearTransposed = {.name = "linear_transposed",
+                                        .shaders = kTransposedShaders,
+                                        .merit = "tiles in shared memory, transposed on their way",
+                                        .missing = nothing_missing,
+                                        .answer = answer_of_tiles,
+                                        .describe = describe_nothing,
+                                        .trial_rows = 24,
+                                        .transposes = true};
+
 std::span<const LinearKernel *const> linear_kernels() { return kKernels; }
 
 uint32_t number_of(const LinearKernel &kernel) {
@@ -200,7 +236,7 @@ LinearClass class_of(const LinearProblem &problem) {
     layers.weight_type = format_of(problem.weight);
     layers.output_type = format_of(problem.output);
     layers.flags = aligned_factors(problem) | (outputs_in_pairs(problem) ? 4 : 0) | (problem.gated ? 8 : 0) |
-                   (present(problem.norm_weight) ? 16 : 0);
+                   (present(problem.norm_weight) ? 16 : 0) | problem.transposed << 5;
     layers.in_features = problem.push.in_features;
     layers.out_features = problem.push.out_features;
     layers.log2_rows = log2_up(problem.push.rows);
@@ -218,7 +254,8 @@ LinearChoice choose_linear(const LinearProblem &problem, const DeviceCaps &caps)
     std::string off;
     for (const LinearKernel *kernel : kKernels) {
         LinearAnswer each = ask(*kernel, untuned, caps);
-        if (kernel == &kLinearTiles) off = each.obstacle; // which serves whatever the others do not
+        if (kernel == &kLinearTiles || (kernel == &kLinearTransposed && problem.transposed != 0))
+            off = each.obstacle; // which serve whatever the others do not
         if (!each.obstacle.empty() || each.rank <= answer.rank) continue;
         best = kernel;
         answer = std::move(each);

@@ -16,9 +16,10 @@ constexpr uint32_t kLinearBlock = 4; // features that kernels load through an ad
 
 // A product with a weight matrix and what follows it, as shaders/linear*.comp compute it.
 struct LinearProblem {
-    gpu::LinearPush push{}; // sizes and strides
-    uint32_t groups = 1;    // products, each with a matrix of its own
-    bool gated = false;     // by two matrices, see gpu::LinearPush
+    gpu::LinearPush push{};  // sizes and strides
+    uint32_t groups = 1;     // products, each with a matrix of its own
+    bool gated = false;      // by two matrices, see gpu::LinearPush
+    uint32_t transposed = 0; // factors: TRANSPOSED_* of shaders/interface/linear.h
     // types, alignments
 #define VKATTN_TENSOR(OPERATOR, binding, name, NAME, ROLE, Access, Form, dims) vkattn_tensor name{};
     LINEAR_TENSORS(VKATTN_TENSOR)
@@ -52,9 +53,11 @@ struct LinearKernel {
     std::string (*describe)(const LinearShape &shape);                            // ", 8 rows, 4 blocks"
     std::span<const Knob> knobs{};
     uint32_t trial_rows = 19; // of the inputs that test it
+    bool transposes = false;  // it is for transposed factors, others are for those that are not
 };
 
-extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots, kLinearUniform;
+extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots, kLinearUniform,
+    kLinearTransposed, kLinearTransposedCoopmat;
 
 // Every one there is. Their numbers, see KernelTile, are 1 and so on.
 std::span<const LinearKernel *const> linear_kernels();

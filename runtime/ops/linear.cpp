@@ -90,7 +90,50 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
                  operands.weight);
 }
 
+bool is_one_sequence(const vkattn_tensor &tokens) {
+    return tokens.shape[0] <= 1 || tokens.shape[1] <= 1 || tokens.strides[0] == tokens.shape[1] * tokens.strides[1];
+}
+
+namespace {
+
+// Of tokens that are features of a transposed factor, as gpu::LinearPush says.
+void set_token_strides(const vkattn_tensor &tokens, gpu::uint (&strides)[3]) {
+    strides[0] = word(tokens.strides[0]);
+    strides[1] = word(tokens.strides[tokens.shape[1] <= 1 ? 0 : 1]);
+    strides[2] = word(tokens.shape[1]);
+}
+
+LinearProblem transposed_problem_of(const LinearOperands &operands) {
+    const vkattn_tensor &x = operands.input.tensor, &w = operands.weight.tensor, &y = operands.output.tensor;
+    gpu::LinearPush push{};
+    push.positions = word(y.shape[1]);
+    push.rows = word(y.shape[0] * y.shape[1]);
+    push.out_features = push.head_dim = word(y.shape[2]);
+    for (uint32_t dim = 0; dim < 2; ++dim) {
+        push.input_strides[dim] = word(x.strides[dim]);
+        push.output_strides[dim] = word(y.strides[dim]);
+        push.residual_strides[dim] = word(operands.residual.tensor.strides[dim]);
+    }
+    push.output_strides[3] = 1;
+    uint32_t transposed = operands.transposed;
+    if ((transposed & TRANSPOSED_INPUT) != 0) {
+        push.in_features = word(x.shape[0] * x.shape[1]);
+        if (!is_one_sequence(x) || !is_one_sequence(w)) transposed |= TRANSPOSED_BATCHES;
+        set_token_strides(x, push.input_strides);
+        set_token_strides(w, push.weight_strides);
+    } else {
+        push.in_features = word(w.shape[0]);
+        push.weight_strides[1] = word(w.strides[0]);
+    }
+    LinearProblem problem = problem_of_push(push, 1, operands);
+    problem.transposed = transposed;
+    return problem;
+}
+
+} // namespace
+
 LinearProblem problem_of(const LinearOperands &operands) {
+    if (operands.transposed != 0) return transposed_problem_of(operands);
     const vkattn_tensor &x = operands.input.tensor, &w = operands.weight.tensor, &y = operands.output.tensor;
     const bool heads = y.rank == 4, gated = w.rank == 3;
     gpu::LinearPush push{};
@@ -175,7 +218,8 @@ uint64_t outputs_that_fit(const LinearOperands &operands, const DeviceCaps &caps
 // Where the device cannot bind both matrices at a time, what the gate multiplies has a product of its own before.
 std::string add_gated_in_two(PlanBuilder &builder, const LinearOperands &operands);
 
-// The product, in as many parts as the device needs to bind its weights. Returns the shader and why.
+} // namespace
+
 std::string add_products(PlanBuilder &builder, const LinearOperands &operands) {
     const DeviceCaps &caps = builder.context().caps();
     const vkattn_tensor &weight = operands.weight.tensor;
@@ -194,6 +238,8 @@ std::string add_products(PlanBuilder &builder, const LinearOperands &operands) {
     return text(reason, "; in ", divide_up(all, fitting),
                 " parts, for a weight above maxStorageBufferRange or 2^32 elements");
 }
+
+namespace {
 
 // One of the matrices of a gated product, or of its biases.
 View matrix_of(const View &view, uint64_t index) {

@@ -40,10 +40,16 @@ struct LinearOperands {
     LINEAR_TENSORS(VKATTN_TENSOR_MEMBER)
     vkattn_activation activation = VKATTN_ACTIVATION_NONE;
     float norm_epsilon = 0; // with norm_weight, as normalise_for leaves them
+    // TRANSPOSED_* of shaders/interface/linear.h: weight lies as [in,out], last stride 1. With TRANSPOSED_INPUT the input's rows are the
+    // output's and `in` are tokens: input [B,L,rows] and weight [B,L,out], last strides 1, output [1,rows,out]. No gate, no norm.
+    uint32_t transposed = 0;
     VKATTN_OPERATOR_TABLE(LinearOperands, Linear, LINEAR_TENSORS)
 };
 
 LinearProblem problem_of(const LinearOperands &operands);
+
+// Whether tokens [B,L,N] lie at one stride.
+bool is_one_sequence(const vkattn_tensor &tokens);
 
 // Output features of a weight [out,in] or [2,out,in].
 inline uint64_t out_features_of(const vkattn_tensor &weight) { return weight.shape[weight.rank - 2]; }
@@ -57,6 +63,9 @@ void add_product(PlanBuilder &builder, const LinearProblem &problem, const Linea
 
 // Returns which shader computes it and why. problem.tile is followed where it suits; without one, what tuning found.
 std::string add_product(PlanBuilder &builder, const LinearProblem &problem, const LinearOperands &operands);
+
+// The product, in as many parts as the device needs to bind its weights. Returns the shader and why.
+std::string add_products(PlanBuilder &builder, const LinearOperands &operands);
 
 void add_linear(PlanBuilder &builder, const ProductInput &input, const View &weight, const View &output,
                 const LinearEpilogue &epilogue = {});

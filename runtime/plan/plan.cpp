@@ -48,7 +48,10 @@ constexpr const char *kOtherRoleNames[] = {"workspace",
                                            "d_key",
                                            "d_value",
                                            "d_attn_mask",
-                                           "d_sinks"};
+                                           "d_sinks",
+                                           "d_input",
+                                           "d_weight",
+                                           "d_bias"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};

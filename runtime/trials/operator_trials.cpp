@@ -205,6 +205,66 @@ std::string check_norm(Context &context, vkattn_norm_kind kind, uint64_t feature
     return compare_numbers(output.numbers(), expected);
 }
 
+// Gradients of tokens so many that token_sums sums them in parts. Returns what is wrong with those of the weights, or of the input.
+std::string check_norm_gradient(Context &context, vkattn_norm_kind kind, uint64_t features, bool of_weights) {
+    constexpr uint64_t kTokens = 19;
+    const bool is_layer = kind == VKATTN_NORM_LAYER;
+    TrialNumbers numbers;
+    RoleBuffer input(context, VKATTN_ROLE_INPUT, contiguous(VKATTN_TYPE_F32, {1, kTokens, features}));
+    RoleBuffer d_output(context, VKATTN_ROLE_D_OUTPUT, input.tensor()),
+        d_input(context, VKATTN_ROLE_D_INPUT, input.tensor());
+    RoleBuffer weight(context, VKATTN_ROLE_WEIGHT, contiguous(VKATTN_TYPE_F32, {features}));
+    RoleBuffer d_weight(context, VKATTN_ROLE_D_WEIGHT, weight.tensor()),
+        d_bias(context, VKATTN_ROLE_D_BIAS, weight.tensor());
+    const std::vector<float> x = input.randomise(numbers), w = weight.randomise(numbers),
+                             g = d_output.randomise(numbers);
+    vkattn_norm_backward_desc desc{};
+    desc.input = input.tensor();
+    desc.weight = weight.tensor();
+    desc.d_output = d_output.tensor();
+    desc.kind = kind;
+    if (of_weights) {
+        desc.d_weight = desc.d_bias = weight.tensor();
+        run_plan(context, plan_norm_backward, desc, {&input, &weight, &d_output, &d_weight, &d_bias});
+    } else {
+        desc.d_input = d_input.tensor();
+        run_plan(context, plan_norm_backward, desc, {&input, &weight, &d_output, &d_input});
+    }
+    std::vector<double> of_input(x.size()), of_weight(features), of_bias(features);
+    for (uint64_t token = 0; token < kTokens; ++token) {
+        const auto at = [&](const std::vector<float> &tokens, uint64_t i) {
+            return static_cast<double>(tokens[token * features + i]);
+        };
+        const auto n = static_cast<double>(features);
+        double mean = 0.0, squares = 0.0, gradients = 0.0, products = 0.0;
+        for (uint64_t i = 0; is_layer && i < features; ++i) mean += at(x, i) / n;
+        for (uint64_t i = 0; i < features; ++i) squares += std::pow(at(x, i) - mean, 2.0) / n;
+        const double scale = 1.0 / std::sqrt(squares + (is_layer ? 1e-5 : 1e-6));
+        for (uint64_t i = 0; i < features; ++i) {
+            const double gradient = at(g, i) * static_cast<double>(w[i]), normal = (at(x, i) - mean) * scale;
+            if (is_layer) gradients += gradient / n;
+            products += gradient * normal / n;
+            of_weight[i] += at(g, i) * normal;
+            of_bias[i] += at(g, i);
+        }
+        for (uint64_t i = 0; i < features; ++i)
+            of_input[token * features + i] =
+                scale * (at(g, i) * static_cast<double>(w[i]) - gradients - (at(x, i) - mean) * scale * products);
+    }
+    if (!of_weights) return compare_numbers(d_input.numbers(), of_input);
+    const std::string reason = compare_numbers(d_weight.numbers(), of_weight);
+    return reason.empty() ? compare_numbers(d_bias.numbers(), of_bias) : reason;
+}
+
+template <bool of_weights>
+std::string check_norm_gradients(Context &context) {
+    for (const vkattn_norm_kind kind : {VKATTN_NORM_RMS, VKATTN_NORM_LAYER})
+        for (const uint64_t features : {301, 1000})
+            if (std::string reason = check_norm_gradient(context, kind, features, of_weights); !reason.empty())
+                return reason;
+    return "";
+}
+
 std::string check_norms(Context &context) {
     for (const vkattn_norm_kind kind : {VKATTN_NORM_RMS, VKATTN_NORM_LAYER})
         for (const uint64_t features : {301, 1000})
@@ -546,6 +606,8 @@ std::string check_staged(Context &context) {
 
 constexpr OperatorTrial kTrials[] = {
     {&shaders::norm, check_norms},
+    {&shaders::norm_backward, check_norm_gradients<false>},
+    {&shaders::token_sums, check_norm_gradients<true>, &shaders::norm_backward},
     {&shaders::embedding, check_embedding},
     {&shaders::embedding_quantised, check_embedding_quantised},
     {&shaders::argmax, check_argmax},

@@ -324,13 +324,23 @@ std::optional<LinearTrial> linear_trial_of(const TestedShader &shader, CodePaths
     return linear_trial(shader, input, weight, caps, gated);
 }
 
+// Numbers of rows of so many, one column after the other.
+std::vector<float> transposed(const std::vector<float> &numbers, uint64_t columns) {
+    std::vector<float> result;
+    for (uint64_t column = 0; column < columns; ++column)
+        for (uint64_t i = column; i < numbers.size(); i += columns) result.push_back(numbers[i]);
+    return result;
+}
+
 // A product whose sums of multiples of 1/64 are exact.
 std::string check_linear_numbers(Context &context, const LinearTrial &trial) {
     const LinearProblem &problem = trial.problem;
     const uint64_t rows = problem.push.rows, in = problem.push.in_features, out = problem.push.head_dim;
     TrialNumbers numbers;
     DeviceTensor input(context, problem.input), weight(context, problem.weight), output(context, problem.output);
-    const std::vector<float> x = input.randomise(numbers), w = weight.randomise(numbers);
+    std::vector<float> x = input.randomise(numbers), w = weight.randomise(numbers);
+    if ((problem.transposed & TRANSPOSED_INPUT) != 0) x = transposed(x, rows);
+    if (problem.transposed != 0) w = transposed(w, out);
     output.poison();
     PlanBuilder builder(context);
     LinearOperands operands;

@@ -228,20 +228,51 @@ std::vector<std::pair<TestedShader, CodePaths>> company_of(const TestedShader &s
     return company;
 }
 
-std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, vkattn_type weight_type,
-                                        const DeviceCaps &caps, bool gated) {
+namespace {
+
+LinearOperands trial_operands(vkattn_type type, vkattn_type weight_type, uint64_t rows, bool gated) {
     constexpr uint64_t kOut = 45;
     const uint64_t in = is_quantised(weight_type) ? 3 * storage_block(weight_type).elements : 2056;
-    const LinearKernel &kernel = *row_of(linear_kernels(), *shader.object);
-    const uint64_t rows = kernel.trial_rows;
-    DeviceCaps unjudged = caps;
-    unjudged.verdicts.clear();
     LinearOperands operands;
     operands.input.tensor = contiguous(type, {1, rows, in});
     operands.weight.tensor = gated ? contiguous(weight_type, {2, kOut, in}) : contiguous(weight_type, {kOut, in});
     // gated sums of super-blocks are beyond f16
     operands.output.tensor = contiguous(gated ? VKATTN_TYPE_F32 : type, {1, rows, kOut});
-    LinearTrial trial{problem_of(operands), {}};
+    return operands;
+}
+
+// Both factors, or of quantised weights that alone, as a gradient of the input takes it. Of whole eights, as most are: drivers that emulate
+// matrix units compile what else there is for a minute.
+LinearOperands transposed_operands(vkattn_type type, vkattn_type weight_type, uint64_t rows) {
+    constexpr uint64_t kIn = 296, kOut = 40;
+    LinearOperands operands;
+    operands.transposed = TRANSPOSED_WEIGHT;
+    if (is_quantised(weight_type)) {
+        const uint64_t out = storage_block(weight_type).elements;
+        operands.input.tensor = contiguous(type, {1, rows, kIn});
+        operands.weight.tensor = contiguous(weight_type, {kIn, out});
+        operands.output.tensor = contiguous(type, {1, rows, out});
+        return operands;
+    }
+    operands.transposed |= TRANSPOSED_INPUT;
+    operands.input.tensor = contiguous(type, {1, kIn, rows});
+    operands.weight.tensor = contiguous(weight_type, {1, kIn, kOut});
+    operands.output.tensor = contiguous(type, {1, rows, kOut});
+    return operands;
+}
+
+} // namespace
+
+std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type type, vkattn_type weight_type,
+                                        const DeviceCaps &caps, bool gated) {
+    const LinearKernel &kernel = *row_of(linear_kernels(), *shader.object);
+    if (gated && kernel.transposes) return std::nullopt;
+    const uint64_t rows = kernel.trial_rows;
+    DeviceCaps unjudged = caps;
+    unjudged.verdicts.clear();
+    LinearTrial trial{problem_of(kernel.transposes ? transposed_operands(type, weight_type, rows)
+                                                   : trial_operands(type, weight_type, rows, gated)),
+                      {}};
     trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};
     trial.choice = choose_linear(trial.problem, unjudged);
     const bool takes_it = shader_name(*trial.choice.shader, trial.choice.constants) == shader_name(shader, caps);

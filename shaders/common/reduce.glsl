@@ -1,11 +1,15 @@
 // Reductions over a workgroup through shared memory, in an order that never changes.
-// Before: REDUCE_SIZE, the invocations of the workgroup, a power of two.
+// Before: REDUCE_SIZE, the invocations of the workgroup, a power of two; REDUCE_TYPE, float or a vector, float if it is not defined.
 #ifndef REDUCE_GLSL
 #define REDUCE_GLSL
 
-shared float reduced[REDUCE_SIZE];
+#ifndef REDUCE_TYPE
+#define REDUCE_TYPE float
+#endif
 
-float reduce_maximum(float value) {
+shared REDUCE_TYPE reduced[REDUCE_SIZE];
+
+REDUCE_TYPE reduce_maximum(REDUCE_TYPE value) {
     uint lane = gl_LocalInvocationID.x;
     reduced[lane] = value;
     barrier();
@@ -13,12 +17,12 @@ float reduce_maximum(float value) {
         if (lane < half_width) reduced[lane] = max(reduced[lane], reduced[lane + half_width]);
         barrier();
     }
-    float result = reduced[0];
+    REDUCE_TYPE result = reduced[0];
     barrier(); // everyone has read the result before the next reduction writes
     return result;
 }
 
-float reduce_sum(float value) {
+REDUCE_TYPE reduce_sum(REDUCE_TYPE value) {
     uint lane = gl_LocalInvocationID.x;
     reduced[lane] = value;
     barrier();
@@ -26,7 +30,7 @@ float reduce_sum(float value) {
         if (lane < half_width) reduced[lane] += reduced[lane + half_width];
         barrier();
     }
-    float result = reduced[0];
+    REDUCE_TYPE result = reduced[0];
     barrier();
     return result;
 }

@@ -43,12 +43,15 @@ namespace vkattn::gpu {
  * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
  * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied. Of linear_vector and linear_uniform:
  * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if the weight is
- * two matrices, see LinearPush */
+ * two matrices, see LinearPush. TRANSPOSED, of linear_transposed and linear_transposed_coopmat: which factors are, see LinearPush */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features */
 #define ALIGNED_NORM 8u     /* of linear_vector: the norm's weights, in eights too */
 #define LINEAR_DOTS_STEP 32 /* of linear_dots */
+#define TRANSPOSED_WEIGHT 1u
+#define TRANSPOSED_INPUT 2u
+#define TRANSPOSED_BATCHES 4u /* features are tokens of several batch entries, which do not lie behind each other */
 #define LINEAR_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 1)                                                                                              \
     X(1, WEIGHT_FORMAT, 1)                                                                                             \
@@ -73,13 +76,18 @@ namespace vkattn::gpu {
     X(20, LOADS_AHEAD, 1)                                                                                              \
     X(21, NORM_FORMAT, 0)                                                                                              \
     X(22, NORM_EPSILON, 0)                                                                                             \
-    X(23, GATED, 0)
+    X(23, GATED, 0)                                                                                                    \
+    X(24, TRANSPOSED, 0)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one.
  *
  * A gated product has two matrices, whose rows the kernels take by turns: output features 2 o and 2 o + 1 are the gate of feature o
- * of the output and what it gates. out_features counts both. */
+ * of the output and what it gates. out_features counts both.
+ *
+ * A transposed factor lies with its outputs, or rows, beside each other, and one feature behind the other: its strides are those of
+ * features, in batch entries (0) and in positions (1), of which an entry has as many as (2) says. ALIGNED then means that whole
+ * eights of outputs, or rows, begin at multiples of 16 bytes. */
 struct LinearPush {
     uint first_group[3];
     uint bases[4];

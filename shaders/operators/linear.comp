@@ -13,6 +13,9 @@ layout(local_size_x = 64) in;
 
 #include "operators/linear_features.glsl"
 #include "operators/linear_tensors.glsl"
+#ifdef TRANSPOSED_FACTORS
+#include "operators/linear_transposed.glsl"
+#endif
 
 const uint STEP = 32;                  // input features of one pass through shared memory
 const uint PITCH = STEP / 4 + 1;       // of four features; neighbouring lines lie in other banks
@@ -40,6 +43,46 @@ void find_lines(uint first_row, uint first_output) {
     }
 }
 
+#ifdef TRANSPOSED_FACTORS
+void fill_input(uint first_feature) {
+    uint load = gl_LocalInvocationID.x % LOADS * FEATURES;
+    [[unroll]] for (uint i = 0; i < LOADED_LINES; ++i) {
+        uint place = place_of_line(loaded_line(i)) + load / 4;
+        mat2x4 x = load_input_features(input_rows[i], first_feature + load);
+        [[unroll]] for (uint block = 0; block < 2; ++block) input_tile[place + block] = x[block];
+    }
+}
+
+const uint LINE_EIGHTS = LINEAR_TILE / FEATURES;
+
+// Of the i-th of an invocation's loads: the feature of the tile, and the first of eight lines.
+uint feature_of_load(uint i) { return (gl_LocalInvocationID.x + i * LINEAR_WORKGROUP_SIZE) / LINE_EIGHTS; }
+uint line_of_load(uint i) { return gl_LocalInvocationID.x % LINE_EIGHTS * FEATURES; }
+
+void fill_transposed_input(uint first_feature) {
+    [[unroll]] for (uint i = 0; i < LOADED_LINES; ++i) {
+        uint feature = feature_of_load(i), line = line_of_load(i);
+        mat2x4 x = load_input_rows(first_feature + feature, workgroup().y * LINEAR_TILE + line);
+        if (first_feature + feature >= push.in_features) x = mat2x4(0);
+        [[unroll]] for (uint n = 0; n < FEATURES; ++n) input_tile[place_of_line(line + n) + feature / 4][feature % 4] =
+            x[n / 4][n % 4];
+    }
+}
+
+void fill_tiles(uint first_feature) {
+    if ((TRANSPOSED & TRANSPOSED_INPUT) != 0)
+        fill_transposed_input(first_feature);
+    else
+        fill_input(first_feature);
+    [[unroll]] for (uint i = 0; i < LOADED_LINES; ++i) {
+        uint feature = feature_of_load(i), line = line_of_load(i);
+        mat2x4 w = load_weight_outputs(first_feature + feature, workgroup().x * LINEAR_TILE + line);
+        if (first_feature + feature >= push.in_features) w = mat2x4(0);
+        [[unroll]] for (uint n = 0; n < FEATURES; ++n) weight_tile[place_of_line(line + n) + feature / 4][feature % 4] =
+            w[n / 4][n % 4];
+    }
+}
+#else
 void fill_tiles(uint first_feature) {
     uint load = gl_LocalInvocationID.x % LOADS * FEATURES;
     [[unroll]] for (uint i = 0; i < LOADED_LINES; ++i) {
@@ -52,6 +95,7 @@ void fill_tiles(uint first_feature) {
         }
     }
 }
+#endif
 
 vec4 sums[LINES]; // [row][output]
 

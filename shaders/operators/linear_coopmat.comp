@@ -24,7 +24,9 @@ layout(local_size_x_id = 7) in;
 
 #include "operators/linear_features.glsl"
 #include "operators/linear_tensors.glsl"
-#ifdef QUANTISED_WEIGHT
+#ifdef TRANSPOSED_FACTORS
+#include "operators/linear_transposed.glsl"
+#elif defined QUANTISED_WEIGHT
 #include "operators/linear_blocks.glsl"
 #endif
 
@@ -54,10 +56,35 @@ uint row_of_subgroup() { return subgroup_index() % ROW_SUBGROUPS * SUBGROUP_ROWS
 const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
 uint feature_within(uint feature) { return WHOLE_STEPS ? feature : min(feature, push.in_features - FEATURES); }
 
+uvec4 load_input_elements(uint row, uint feature) {
+    if ((ALIGNED & ALIGNED_INPUT) != 0) return input_load8_halves(row + feature_within(feature));
+    return pack_vector(load_input_features(row, feature));
+}
+
+#ifdef QUANTISED_WEIGHT
+// As the device rounds halves, which need not be towards zero.
+uvec4 round_vector(mat2x4 v) {
+#ifdef EMULATED_SUBGROUPS
+    return pack_vector(v);
+#else
+    return uvec4(packFloat2x16(f16vec2(v[0].xy)), packFloat2x16(f16vec2(v[0].zw)), packFloat2x16(f16vec2(v[1].xy)),
+                 packFloat2x16(f16vec2(v[1].zw)));
+#endif
+}
+#endif
+
+// What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th of its loads.
+const uint LOADS = MATRIX_STEP / FEATURES; // of a line of the input
+uint load_of(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP_SIZE; }
+bool is_of_tile(uint i, const uint loads) { return (i + 1) * WORKGROUP_SIZE <= loads || load_of(i) < loads; }
+
+#ifdef TRANSPOSED_FACTORS
+#include "operators/linear_pairs.glsl"
+#else
 #ifdef QUANTISED_WEIGHT
 // A load is that of sixteen features, which wait for their decoding.
 #define WEIGHT_LOAD StagedFeatures
-const uint EIGHTS = 2;                                           // of features
+const uint EIGHTS = 2; // of features
 #define TO_SECOND (elements_to_second(WEIGHT_FORMAT) / FEATURES) // eights
 WEIGHT_LOAD load_weight_elements(uint row, uint feature) {
     uint of_first = feature % (EIGHTS * TO_SECOND * FEATURES); // the same of the row's first features, which exist
@@ -73,19 +100,9 @@ WEIGHT_LOAD load_weight_elements(uint row, uint feature) {
 }
 #endif
 
-uvec4 load_input_elements(uint row, uint feature) {
-    if ((ALIGNED & ALIGNED_INPUT) != 0) return input_load8_halves(row + feature_within(feature));
-    return pack_vector(load_input_features(row, feature));
-}
-
-// What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th of its loads.
-const uint LOADS = MATRIX_STEP / FEATURES; // of a line of the input
 const uint LINE_LOADS_OF_WEIGHT = LOADS / EIGHTS;
 const uint WEIGHT_LOADS = (TILE_OUTPUTS * LINE_LOADS_OF_WEIGHT + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
 const uint INPUT_LOADS = (TILE_ROWS * LOADS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
-
-uint load_of(uint i) { return gl_LocalInvocationID.x + i * WORKGROUP_SIZE; }
-bool is_of_tile(uint i, const uint loads) { return (i + 1) * WORKGROUP_SIZE <= loads || load_of(i) < loads; }
 
 // The first of a load's eights of a line of the weight.
 uint eighth_of_weight(uint i) {
@@ -120,18 +137,6 @@ void put_eight(uint line, uint eighth, uint first_feature, uvec4 elements) {
     tiles[line * PITCH + eighth] = exists ? elements : uvec4(0);
 }
 
-#ifdef QUANTISED_WEIGHT
-// As the device rounds halves, which need not be towards zero.
-uvec4 round_vector(mat2x4 v) {
-#ifdef EMULATED_SUBGROUPS
-    return pack_vector(v);
-#else
-    return uvec4(packFloat2x16(f16vec2(v[0].xy)), packFloat2x16(f16vec2(v[0].zw)), packFloat2x16(f16vec2(v[1].xy)),
-                 packFloat2x16(f16vec2(v[1].zw)));
-#endif
-}
-#endif
-
 void put_weight(uint i, uint first_feature) {
     uint line = load_of(i) / LINE_LOADS_OF_WEIGHT, eighth = eighth_of_weight(i);
 #ifdef QUANTISED_WEIGHT
@@ -150,6 +155,7 @@ void fill_tiles(uint first_feature) {
     [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) if (is_of_tile(i, TILE_ROWS * LOADS))
         put_eight(TILE_OUTPUTS + load_of(i) / LOADS, load_of(i) % LOADS, first_feature, loaded_inputs[i]);
 }
+#endif
 
 void multiply_tiles() {
     [[unroll]] for (uint step = 0; step < MATRIX_STEP / MATRIX_K; ++step) {

@@ -183,6 +183,9 @@ TEST_CASE_FIXTURE(DeviceTest, "the sizes of what operators are described by") {
         vkattn_measure measure{};
         return vkattn_attention_backward_measure(context, desc, &measure);
     });
+    check(vkattn_linear_backward_desc{}, vkattn_linear_backward_plan);
+    check(vkattn_norm_backward_desc{}, vkattn_norm_backward_plan);
+    check(vkattn_rotary_embedding_desc{}, vkattn_rotary_embedding_plan);
     check(vkattn_cache_append_desc{}, vkattn_cache_append_plan);
 }
 

@@ -31,4 +31,39 @@ OperationTimes time_linear(const Context &context, const LinearShape &shape, con
     return times;
 }
 
+OperationTimes time_linear_backward(const Context &context, const LinearShape &shape, const RepeatOptions &options) {
+    const ShapedLinear layer = problem_of(shape);
+    vkattn_linear_backward_desc desc{};
+    desc.weight = layer.desc.weight;
+    desc.d_output = layer.desc.output;
+    desc.d_input = layer.desc.input;
+    const bool frozen = is_quantised(desc.weight.type);
+    if (!frozen) {
+        desc.input = layer.desc.input;
+        desc.d_weight = layer.desc.weight;
+    }
+    const auto bytes = [](const vkattn_tensor &each) { return vkattn_tensor_bytes(&each); };
+    double moved = static_cast<double>(bytes(desc.weight) + bytes(desc.d_output) + bytes(desc.d_input));
+    if (!frozen) moved += static_cast<double>(bytes(desc.input) + bytes(desc.d_weight) + bytes(desc.d_output));
+    OperationTimes times = time_operation(
+        context, options, moved, [&] { return context.linear_backward_plan(desc); },
+        [&](unsigned seed) {
+            const RandomValues random(seed);
+            InputSet set;
+            const auto add = [&](vkattn_role role, const vkattn_tensor &tensor, Dtype dtype) {
+                if (bytes(tensor) != 0) random.fill(set.add(context, role, bytes(tensor)), dtype, bytes(tensor));
+            };
+            add(VKATTN_ROLE_INPUT, desc.input, layer.type.dtype);
+            add(VKATTN_ROLE_WEIGHT, desc.weight, frozen ? Dtype::kF16 : layer.weight_type.dtype); // any bytes of blocks
+            add(VKATTN_ROLE_D_OUTPUT, desc.d_output, layer.type.dtype);
+            set.add(context, VKATTN_ROLE_D_INPUT, bytes(desc.d_input));
+            if (!frozen) set.add(context, VKATTN_ROLE_D_WEIGHT, bytes(desc.d_weight));
+            return set;
+        });
+    times.kernel = times.reason.substr(0, times.reason.find(':'));
+    times.flops = 2.0 * shape.rows * shape.in_features * shape.out_features * (frozen ? 1 : 2);
+    times.of_16_bits = layer.type.type != VKATTN_TYPE_F32;
+    return times;
+}
+
 } // namespace vkattn::tools

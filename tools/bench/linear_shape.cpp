@@ -41,6 +41,9 @@ bool is_linear(const OperationOptions &options, const std::string &command) {
     for (const auto &[option, given] :
          {std::pair("--variant", !options.shape.variant.empty()), std::pair("--index", options.shape.index != 0)})
         if (given) throw InputError(option, "given with a linear layer, expected attention");
+    for (const auto &[option, given] :
+         {std::pair("--input-norm", options.linear.input_norm), std::pair("--gated", options.linear.gated)})
+        if (given && options.shape.backward) throw InputError(option, "given with --backward, expected one of the two");
     return true;
 }
 

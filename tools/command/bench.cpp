@@ -77,7 +77,7 @@ BenchReport measure_attention(const Context &context, const BenchOptions &option
 BenchReport measure_linear(const Context &context, const BenchOptions &options) {
     BenchReport report = begin_report(context, options);
     const std::vector<LinearShape> shapes = linear_shapes_of(options);
-    report.operation = "linear";
+    report.operation = options.shape.backward ? "linear_backward" : "linear";
     report.problem = shape_text(shapes.front());
     measure_points(
         report, shapes, options, [](const LinearShape &shape) { return static_cast<double>(shape.rows); },
@@ -85,7 +85,8 @@ BenchReport measure_linear(const Context &context, const BenchOptions &options) 
         [&](const LinearShape &shape, const RepeatOptions &told) {
             return BenchPoint{
                 {{"in_features", shape.in_features}, {"out_features", shape.out_features}, {"rows", shape.rows}},
-                time_linear(context, shape, told)};
+                options.shape.backward ? time_linear_backward(context, shape, told)
+                                       : time_linear(context, shape, told)};
         });
     return report;
 }

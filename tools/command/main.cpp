@@ -292,7 +292,8 @@ void add_bench(CLI::App &app, Options &options) {
     command->add_option("--form", bench.form, "Form of --op linear_attention: auto, recurrent, chunked")
         ->capture_default_str();
     command->add_flag("--backward", bench.shape.backward,
-                      "Time the gradients of Q, K and V, of an output and log-sum-exp");
+                      "Time the gradients: of Q, K and V, of an output and log-sum-exp; of linear, of its input and a "
+                      "weight of floats");
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
     command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")
