@@ -20,7 +20,14 @@
     X(linear_attention)                                                                                                \
     X(causal_conv1d)                                                                                                   \
     X(gated_rms_norm)                                                                                                  \
-    X(attention_backward)
+    X(attention_backward)                                                                                              \
+    X(gated_activation)                                                                                                \
+    X(gated_activation_backward)                                                                                       \
+    X(embedding_backward)                                                                                              \
+    X(cross_entropy)                                                                                                   \
+    X(squared_norm)                                                                                                    \
+    X(optimizer_step)                                                                                                  \
+    X(adamw)
 
 #ifdef __cplusplus
 extern "C" {

@@ -135,6 +135,36 @@ def embedding(tokens, weight, *, out=None, context=None):
     return call.given_back("output")
 
 
+def _gated(call, desc, gate, others):
+    """Describes the gate and what has its shape: {name: (role, array)}, the arrays given."""
+    gate = _with_rows(call.take("multiplier", gate, name="gate"), "gate")
+    desc.gate = describe(_fold(gate, "gate"), "gate")
+    for name, (role, array) in others.items():
+        if array is None:
+            continue
+        array = call.take(role, array, name=name)
+        if array.shape != gate.shape:
+            raise ValueError(f"{name}: shape {list(array.shape)}, expected that of gate, {list(gate.shape)}")
+        setattr(desc, name, describe(_fold(array, name), name))
+    return gate
+
+
+@outside_graphs
+def gated_activation(gate, input=None, activation="silu", *, out=None, context=None):
+    """activation(gate) * input, what feed-forward layers gate; of no input activation(gate).
+
+    gate and input [..., N]: float32, float16 or bfloat16; activation: as linear has them
+    out  an Array for the result, which may be the gate or the input
+    Returns [..., N] in the gate's type. Its gradients: gated_activation_backward.
+    """
+    call = Call(context, (("gate", gate), ("input", input), ("out", out)))
+    desc = _abi.GatedActivationDesc(activation=activation)
+    gate = _gated(call, desc, gate, {"input": ("input", input)})
+    desc.output = describe(_fold(call.result("output", gate.shape, gate, out), "output"), "output")
+    call.run("vkattn_gated_activation_plan", desc, may_share=("input", "multiplier"))
+    return call.given_back("output")
+
+
 @outside_graphs
 def top_k(input, k, *, context=None):
     """The k greatest numbers of each row of input [..., N], the greatest first; of equal ones that of the lower index.
