@@ -98,13 +98,12 @@ def test_a_recorded_step_is_adamw(count=999):
     gradient, squares = CONTEXT.empty((count,), "float32"), CONTEXT.empty((1,), "float32")
     factor, halved = CONTEXT.empty((1,), "float32"), CONTEXT.empty((count,), "float16")
 
-    def train():
+    p, m, v = made(count).astype("float64"), numpy.zeros(count), numpy.zeros(count)
+    gradient.assign(numpy.zeros(count, "float32"))
+    with vkattn.record() as program:
         vkattn.squared_norm(gradient, scale=0.5, out=squares)
         vkattn.optimizer_step(squares, step, max_norm=1.0, out=factor)
         vkattn.adamw(parameter, gradient, first, second, step, rate, factor=factor, copy=halved, copy_scale=0.5)
-    p, m, v = made(count).astype("float64"), numpy.zeros(count), numpy.zeros(count)
-    gradient.assign(numpy.zeros(count, "float32"))
-    program = vkattn.record(train)
     for t in range(1, 6):
         g = made(count, seed=t)
         gradient.assign(g)

@@ -100,36 +100,38 @@ void store_four(uint i, vec4 x) {
     d_input_store2(D_INPUT_FORMAT, true, to + 2, 1, x.zw);
 }
 
-// scale: of the exponentials; of_label: what is subtracted at the label.
-void store_fours(Sum sum, float scale, uint label, float of_label) {
+// The exponentials times the scale.
+void store_fours(Sum sum, float scale) {
     for (uint first = 4 * gl_LocalInvocationID.x; first < push.features;
          first = feature_of_four(first, FOURS_AT_ONCE)) {
         vec4 fours[FOURS_AT_ONCE];
         load_fours(first, fours);
-        [[unroll]] for (uint k = 0; k < FOURS_AT_ONCE; ++k) {
-            uint i = feature_of_four(first, k);
-            vec4 gradients = exp(fours[k] - sum.largest) * scale;
-            if (label - i < 4) gradients[label - i] -= of_label;
-            if (i < push.features) store_four(i, gradients);
-        }
+        [[unroll]] for (uint k = 0; k < FOURS_AT_ONCE; ++k) fours[k] = exp(fours[k] - sum.largest) * scale;
+        [[unroll]] for (uint k = 0; k < FOURS_AT_ONCE; ++k) if (feature_of_four(first, k) < push.features)
+            store_four(feature_of_four(first, k), fours[k]);
     }
 }
 
-float gradient_of(uint i, Sum sum, float scale, uint label, float of_label) {
-    float x = input_load(INPUT_FORMAT, row_of(push.input_strides) + i);
-    return exp(x - sum.largest) * scale - (i == label ? of_label : 0.0);
+float exponential_of(uint i, Sum sum) {
+    return exp(input_load(INPUT_FORMAT, row_of(push.input_strides) + i) - sum.largest);
 }
 
 // An odd row's last element apart, so that no compiler reads beyond it, where another workgroup writes.
-void store_pairs(Sum sum, float scale, uint label, float of_label) {
+void store_pairs(Sum sum, float scale) {
     uint to = row_of(push.d_input_strides), whole = push.features & ~1u;
     for (uint i = 2 * gl_LocalInvocationID.x; i < whole; i += 2 * WORKGROUP_SIZE) {
-        vec2 gradients =
-            vec2(gradient_of(i, sum, scale, label, of_label), gradient_of(i + 1, sum, scale, label, of_label));
-        d_input_store2(D_INPUT_FORMAT, D_INPUT_PAIRS != 0u, to + i, 1, gradients);
+        vec2 exponentials = vec2(exponential_of(i, sum), exponential_of(i + 1, sum));
+        d_input_store2(D_INPUT_FORMAT, D_INPUT_PAIRS != 0u, to + i, 1, exponentials * scale);
     }
     if (whole < push.features && gl_LocalInvocationID.x == 0)
-        d_input_store(D_INPUT_FORMAT, to + whole, gradient_of(whole, sum, scale, label, of_label));
+        d_input_store(D_INPUT_FORMAT, to + whole, exponential_of(whole, sum) * scale);
+}
+
+// After what its invocation has stored there.
+void store_label(uint label, float gradient) {
+    uint owner = label / (IN_FOURS != 0u ? 4 : 2) % WORKGROUP_SIZE;
+    if (IN_FOURS == 0u && label == (push.features & ~1u)) owner = 0;
+    if (gl_LocalInvocationID.x == owner) d_input_store(D_INPUT_FORMAT, row_of(push.d_input_strides) + label, gradient);
 }
 
 void store_zeros() {
@@ -159,7 +161,8 @@ void main() {
     if (D_INPUT_FORMAT == FORMAT_NONE) return;
     float scale = scales[base_bytes(BINDING_CROSS_ENTROPY_SCALE) / 4];
     if (IN_FOURS != 0u)
-        store_fours(sum, scale / sum.exponentials, label, scale);
+        store_fours(sum, scale / sum.exponentials);
     else
-        store_pairs(sum, scale / sum.exponentials, label, scale);
+        store_pairs(sum, scale / sum.exponentials);
+    store_label(label, scale * (exp(at_label - sum.largest) / sum.exponentials - 1.0));
 }

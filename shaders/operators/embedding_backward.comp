@@ -30,7 +30,10 @@ layout(set = 0, binding = BINDING_EMBEDDING_BACKWARD_TOKENS, std430) readonly bu
 const uint TOKENS = EMBEDDING_BACKWARD_TOKENS, TOKENS_OF_ONE = TOKENS / EMBEDDING_BACKWARD_WORKGROUP_SIZE;
 const uint FOURS = EMBEDDING_BACKWARD_FEATURES / (4 * EMBEDDING_BACKWARD_WORKGROUP_SIZE);
 
+const uint ROWS_AT_ONCE = 4; // whose loads are under way together
+
 shared uint same[TOKENS / 32]; // bits: which of the tokens that are looked at are the workgroup's
+shared uint positions[TOKENS]; // of those
 
 int token(uint position) {
     uint element = position / push.len * push.tokens_strides[0] + position % push.len * push.tokens_strides[1];
@@ -42,25 +45,27 @@ uint feature_of(uint k) {
            4 * (gl_LocalInvocationID.x + k * EMBEDDING_BACKWARD_WORKGROUP_SIZE);
 }
 
-// Marks those of the TOKENS positions from `first` to `end` that hold the token.
-void find(int wanted, uint first, uint end) {
+// Finds those of the TOKENS positions from `first` to `end` that hold the token, in their order. Returns how many.
+uint find(int wanted, uint first, uint end) {
     barrier(); // what was found before has been read
     if (gl_LocalInvocationID.x < TOKENS / 32) same[gl_LocalInvocationID.x] = 0;
     barrier();
-    uint own = 0;
+    uint bit = TOKENS_OF_ONE * gl_LocalInvocationID.x, own = 0;
     [[unroll]] for (uint k = 0; k < TOKENS_OF_ONE; ++k) {
-        uint position = first + TOKENS_OF_ONE * gl_LocalInvocationID.x + k;
+        uint position = first + bit + k;
         if (token(min(position, end - 1)) == wanted && position < end) own |= 1u << k;
     }
-    uint bit = TOKENS_OF_ONE * gl_LocalInvocationID.x;
     if (own != 0) atomicOr(same[bit / 32], own << bit % 32);
     barrier();
-}
-
-bool any_found() {
-    uint found = 0;
-    for (uint i = 0; i < TOKENS / 32; ++i) found |= same[i];
-    return found != 0;
+    uint count = 0, before = 0;
+    for (uint i = 0; i < TOKENS / 32; ++i) {
+        uint below = i < bit / 32 ? 0xffffffffu : i == bit / 32 ? (1u << bit % 32) - 1 : 0;
+        before += bitCount(same[i] & below);
+        count += bitCount(same[i]);
+    }
+    for (; own != 0; own &= own - 1) positions[before++] = first + bit + findLSB(own);
+    barrier();
+    return count;
 }
 
 vec4 d_output_four(uint from, uint i) {
@@ -71,11 +76,18 @@ vec4 d_output_four(uint from, uint i) {
     return four;
 }
 
-void add_position(uint position, inout vec4 sums[FOURS]) {
-    uint from = position / push.len * push.d_output_strides[0] + position % push.len * push.d_output_strides[1];
-    vec4 fours[FOURS];
-    [[unroll]] for (uint k = 0; k < FOURS; ++k) fours[k] = d_output_four(from, feature_of(k));
-    [[unroll]] for (uint k = 0; k < FOURS; ++k) sums[k] += fours[k];
+// One after the other; past the last that once more is loaded.
+void add_positions(uint count, inout vec4 sums[FOURS]) {
+    for (uint first = 0; first < count; first += ROWS_AT_ONCE) {
+        vec4 fours[ROWS_AT_ONCE][FOURS];
+        [[unroll]] for (uint row = 0; row < ROWS_AT_ONCE; ++row) {
+            uint position = positions[min(first + row, count - 1)];
+            uint from = position / push.len * push.d_output_strides[0] + position % push.len * push.d_output_strides[1];
+            [[unroll]] for (uint k = 0; k < FOURS; ++k) fours[row][k] = d_output_four(from, feature_of(k));
+        }
+        [[unroll]] for (uint row = 0; row < ROWS_AT_ONCE; ++row) [[unroll]] for (uint k = 0; k < FOURS; ++k) sums[k] =
+            first + row < count ? sums[k] + fours[row][k] : sums[k];
+    }
 }
 
 void store_row(uint row, vec4 sums[FOURS]) {
@@ -102,19 +114,14 @@ void main() {
     int wanted = token(own);
     uint row = uint(wanted) - push.first_row;
     if (wanted < 0 || row >= push.part_rows) return;
-    for (uint first = 0; first < own; first += TOKENS) {
-        find(wanted, first, own);
-        if (any_found()) return; // it is that position's
-    }
+    for (uint first = 0; first < own; first += TOKENS)
+        if (find(wanted, first, own) != 0) return; // it is that position's
     if (ACCUMULATES != 0u) [[unroll]]
         for (uint k = 0; k < FOURS; ++k)
             for (uint j = 0; j < 4; ++j)
                 if (feature_of(k) + j < push.features)
                     sums[k][j] = d_weight_load(D_WEIGHT_FORMAT, row * push.row_stride + feature_of(k) + j);
-    for (uint first = own; first < push.positions; first += TOKENS) {
-        find(wanted, first, push.positions);
-        for (uint i = 0; i < TOKENS / 32; ++i)
-            for (uint left = same[i]; left != 0; left &= left - 1) add_position(first + 32 * i + findLSB(left), sums);
-    }
+    for (uint first = own; first < push.positions; first += TOKENS)
+        add_positions(find(wanted, first, push.positions), sums);
     store_row(row, sums);
 }
