@@ -19,7 +19,7 @@ VKATTN_BINDINGS(CROSS_ENTROPY_TENSORS)
 namespace vkattn::gpu {
 #endif
 
-#define CROSS_ENTROPY_MEAN_WORKGROUP_SIZE 256
+#define CROSS_ENTROPY_MEAN_WORKGROUP_SIZE 128
 
 /* WORKGROUP_SIZE: a power of two. IN_FOURS: features are whole fours, and rows of 16 bits begin at whole words */
 #define CROSS_ENTROPY_CONSTANTS(X)                                                                                     \

@@ -15,7 +15,7 @@ VKATTN_BINDINGS(SQUARED_NORM_TENSORS)
 namespace vkattn::gpu {
 #endif
 
-#define SQUARED_NORM_WORKGROUP_SIZE 256  /* a power of two */
+#define SQUARED_NORM_WORKGROUP_SIZE 128  /* a power of two */
 #define SQUARED_NORM_PART_ELEMENTS 16384 /* that one workgroup looks at */
 
 /* IN_FOURS: the elements begin at a whole word */

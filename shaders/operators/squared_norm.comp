@@ -6,7 +6,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
 
-layout(local_size_x = 256) in;
+layout(local_size_x = 128) in;
 
 #include "interface/squared_norm.h"
 
