@@ -110,6 +110,72 @@ typedef struct vkattn_norm_backward_desc {
 VKATTN_API vkattn_result vkattn_norm_backward_plan(vkattn_context context, const vkattn_norm_backward_desc *desc,
                                                    vkattn_plan *plan);
 
+/* output = activation(gate) * input, what feed-forward layers gate (Shazeer, "GLU Variants Improve Transformer", 2020): as
+ * vkattn_linear_desc's gated product, of products that are kept for the backward pass. Without input: activation(gate).
+ *
+ * gate    [B,L,N], last stride 1; bound as VKATTN_ROLE_MULTIPLIER
+ * input   [B,L,N], last stride 1, optional; bound as VKATTN_ROLE_INPUT
+ * output  [B,L,N], last stride 1; bound as VKATTN_ROLE_OUTPUT. It may be gate or input, bound to the same place with the same layout
+ *         and type
+ * B * L at most 2^29; F32, F16 or BF16 each. */
+typedef struct vkattn_gated_activation_desc {
+    VKATTN_STRUCT_SIZE(vkattn_gated_activation_desc);
+    vkattn_tensor gate;
+    vkattn_tensor input;
+    vkattn_tensor output;
+    vkattn_activation activation;
+} vkattn_gated_activation_desc;
+
+/* Plans one product. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_gated_activation_plan(vkattn_context context, const vkattn_gated_activation_desc *desc,
+                                                      vkattn_plan *plan);
+
+/* Its gradients: d_gate = activation'(gate) * input * d_output, d_input = activation(gate) * d_output. Where relu and leaky relu have a
+ * corner, at 0, the slope is that of negative numbers, as in PyTorch.
+ *
+ * gate, input  as vkattn_gated_activation_desc has them
+ * d_output     [B,L,N], last stride 1; bound as VKATTN_ROLE_D_OUTPUT
+ * d_gate       [B,L,N], last stride 1; bound as VKATTN_ROLE_D_GATE
+ * d_input      [B,L,N], last stride 1, beside input alone; bound as VKATTN_ROLE_D_INPUT
+ * One of d_gate and d_input is there at least. Each may be one of gate, input and d_output, which the other is not, bound to the same
+ * place with the same layout and type. F32, F16 or BF16 each. */
+typedef struct vkattn_gated_activation_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_gated_activation_backward_desc);
+    vkattn_tensor gate;
+    vkattn_tensor input;
+    vkattn_tensor d_output;
+    vkattn_tensor d_gate;
+    vkattn_tensor d_input;
+    vkattn_activation activation;
+} vkattn_gated_activation_backward_desc;
+
+/* Plans both. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_gated_activation_backward_plan(vkattn_context context,
+                                                               const vkattn_gated_activation_backward_desc *desc,
+                                                               vkattn_plan *plan);
+
+/* The gradient of embedding's weight: d_weight[r,:] is the sum of d_output[b,l,:] over the positions whose token is r, in f32 and in the
+ * order of the positions: the same call gives the same bits. Tokens that d_weight has no row for are left out.
+ * Comparing the tokens takes B * L squared steps of integers beside the sums.
+ *
+ * tokens      [B,L] I32, any strides; read when the commands run; bound as VKATTN_ROLE_TOKENS
+ * d_output    [B,L,N], last stride 1; bound as VKATTN_ROLE_D_OUTPUT
+ * d_weight    [rows,N], last stride 1; bound as VKATTN_ROLE_D_WEIGHT
+ * accumulate  0: rows that no token names are zeros; 1: sums are added to what d_weight holds, which is F32 then
+ * F32, F16 or BF16 each. B * L is at most 2^29, and on devices whose loops end less than
+ * vkattn_device_facts.max_loop_iterations. */
+typedef struct vkattn_embedding_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_embedding_backward_desc);
+    vkattn_tensor tokens;
+    vkattn_tensor d_output;
+    vkattn_tensor d_weight;
+    uint32_t accumulate;
+} vkattn_embedding_backward_desc;
+
+/* Plans one sum. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */
+VKATTN_API vkattn_result vkattn_embedding_backward_plan(vkattn_context context,
+                                                        const vkattn_embedding_backward_desc *desc, vkattn_plan *plan);
+
 #ifdef __cplusplus
 }
 #endif

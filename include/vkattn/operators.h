@@ -23,7 +23,14 @@
     X(attention_backward)                                                                                              \
     X(linear_backward)                                                                                                 \
     X(norm_backward)                                                                                                   \
-    X(rotary_embedding)
+    X(rotary_embedding)                                                                                                \
+    X(gated_activation)                                                                                                \
+    X(gated_activation_backward)                                                                                       \
+    X(embedding_backward)                                                                                              \
+    X(cross_entropy)                                                                                                   \
+    X(squared_norm)                                                                                                    \
+    X(optimizer_step)                                                                                                  \
+    X(adamw)
 
 #ifdef __cplusplus
 extern "C" {

@@ -149,7 +149,22 @@ typedef enum vkattn_role {
     VKATTN_ROLE_D_INPUT = 57,
     VKATTN_ROLE_D_WEIGHT = 58,
     VKATTN_ROLE_D_BIAS = 59,
-    VKATTN_ROLE_COUNT = 60,
+    VKATTN_ROLE_D_GATE = 60,
+    VKATTN_ROLE_LABELS = 61, /* of cross_entropy */
+    VKATTN_ROLE_LOSS = 62,
+    VKATTN_ROLE_MEAN_LOSS = 63,
+    VKATTN_ROLE_LOSS_SCALE = 64,
+    VKATTN_ROLE_SQUARED_NORM = 65, /* of gradients: training.h */
+    VKATTN_ROLE_GOOD_STEPS = 66,
+    VKATTN_ROLE_FACTOR = 67,
+    VKATTN_ROLE_STEP = 68, /* the optimizer's steps so far */
+    VKATTN_ROLE_PARAMETER = 69,
+    VKATTN_ROLE_GRADIENT = 70,
+    VKATTN_ROLE_FIRST_MOMENT = 71,
+    VKATTN_ROLE_SECOND_MOMENT = 72,
+    VKATTN_ROLE_LEARNING_RATE = 73,
+    VKATTN_ROLE_COPY = 74, /* of a parameter, in another type */
+    VKATTN_ROLE_COUNT = 75,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

@@ -40,6 +40,7 @@
 #include <vkattn/operators.h>
 #include <vkattn/recurrence.h>
 #include <vkattn/gradients.h>
+#include <vkattn/training.h>
 #include <vkattn/layers.h>
 #include <vkattn/programs.h>
 #include <vkattn/shaders.h>

@@ -34,13 +34,15 @@ from .device_array import Array
 from .errors import (CompileError, DeviceLostError, InvalidArgumentError, NoDeviceError, NoRoomError, OutOfMemoryError,
                      UnsupportedError, VkattnError, WaitTimeoutError)
 from .estimate import Estimate, config_from_name, estimate
-from .gradients import attention_backward, linear_backward, norm_backward
+from .gradients import attention_backward, embedding_backward, gated_activation_backward, linear_backward, norm_backward
 from .layers import Cache, Layer, cache_types, layer_config, layer_problem
-from .operators import argmax, embedding, index, kv_append, linear, linear_problem, mask_indices, merge, norm, rotary_embedding, top_k, weight_types
+from .operators import (argmax, embedding, gated_activation, index, kv_append, linear, linear_problem, mask_indices, merge, norm,
+                        rotary_embedding, top_k, weight_types)
 from .paged_cache import PagedCache
 from .programs import Program, ProgramReport, record
 from .recurrence import causal_conv1d, gated_rms_norm, linear_attention
 from .scaled_dot_product import scaled_dot_product_attention
+from .training import adamw, cross_entropy, optimizer_step, squared_norm
 from .variants import BlockMask, create_block_mask, flex_attention
 from .weights import layer_weights
 
@@ -48,9 +50,11 @@ __version__ = version()
 __all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "CompileError", "Context", "DeviceLostError", "Estimate",
            "InvalidArgumentError", "Kernel", "Layer", "Measure", "NoDeviceError", "NoRoomError", "OutOfMemoryError",
            "PagedCache", "PlanBinding", "Program", "ProgramReport", "TuneBudget", "UnsupportedError", "VkattnError",
-           "WaitTimeoutError", "argmax", "attention", "attention_backward", "cache_types", "causal_conv1d",
-           "config_from_name", "create_block_mask",
-           "default_context", "devices", "embedding", "errors", "estimate", "flex_attention", "from_dlpack", "gated_rms_norm",
+           "WaitTimeoutError", "adamw", "argmax", "attention", "attention_backward", "cache_types", "causal_conv1d",
+           "config_from_name", "create_block_mask", "cross_entropy",
+           "default_context", "devices", "embedding", "embedding_backward", "errors", "estimate", "flex_attention", "from_dlpack",
+           "gated_activation", "gated_activation_backward", "gated_rms_norm",
            "index", "kv_append", "layer_config", "layer_problem", "layer_weights", "linear", "linear_attention", "linear_backward",
-           "linear_problem", "mask_indices", "merge", "norm", "norm_backward", "problem", "record", "rotary_embedding", "scaled_dot_product_attention", "top_k",
+           "linear_problem", "mask_indices", "merge", "norm", "norm_backward", "optimizer_step", "problem", "record",
+           "rotary_embedding", "scaled_dot_product_attention", "squared_norm", "top_k",
            "tree_mask", "version", "weight_types"]

@@ -1,4 +1,4 @@
-"""The gradients of attention, linear layers and norms."""
+"""The gradients of attention and of what stands around it."""
 import ctypes
 
 import numpy
@@ -9,7 +9,7 @@ from .attention import Problem
 from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
-from .operators import fold
+from .operators import fold, gated
 
 _OF = ("query", "key", "value", "attn_mask", "sinks")
 
@@ -36,6 +36,52 @@ def _take_given(call, desc, output, log_sum_exp, missing):
     call.inputs["output"] = output = output.reshape((1,) * missing + output.shape)
     desc.output = describe(output, "output")
     desc.log_sum_exp = describe(call.take("log_sum_exp", log_sum_exp, dtype="float32"), "log_sum_exp")
+
+
+@outside_graphs
+def gated_activation_backward(gate, d_output, input=None, activation="silu", *, context=None):
+    """The gradients of sum(gated_activation(gate, input, activation) * d_output).
+
+    gate, d_output and input [..., N]: float32, float16 or bfloat16
+    Returns (d_gate, d_input), each in the type of what it is the gradient of; without input d_gate alone.
+    """
+    call = Call(context, (("gate", gate), ("d_output", d_output), ("input", input)))
+    desc = _abi.GatedActivationBackwardDesc(activation=activation)
+    gate = gated(call, desc, gate, {"d_output": ("d_output", d_output), "input": ("input", input)})
+    for name, of in (("d_gate", gate), ("d_input", call.inputs.get("input"))):
+        if of is not None:
+            setattr(desc, name, describe(fold(call.result(name, of.shape, of), name), name))
+    call.run("vkattn_gated_activation_backward_plan", desc)
+    return call.given_back("d_gate") if input is None else (call.given_back("d_gate"), call.given_back("d_input"))
+
+
+@outside_graphs
+def embedding_backward(tokens, d_output, rows=None, *, accumulate=False, out=None, context=None):
+    """The gradient of embedding's weight: of each row the sum of d_output over the positions whose token names it, in their order.
+
+    tokens      [...] int32; those that name no row are left out
+    d_output    [..., N]: float32, float16 or bfloat16
+    rows        of the weight; None: out's
+    accumulate  True: sums are added to what out holds, an Array of float32
+    out         an Array for the result
+    Returns [rows, N] in d_output's type, or out's.
+    """
+    call = Call(context, (("tokens", tokens), ("d_output", d_output), ("out", out)))
+    tokens, gradient = call.take("tokens", tokens, dtype="int32"), call.take("d_output", d_output)
+    if gradient.shape[:-1] != tokens.shape or gradient.ndim == 0:
+        raise ValueError(f"d_output: shape {list(gradient.shape)}, expected {list(tokens.shape)} and N")
+    if rows is None and out is None:
+        raise ValueError("rows: None without out, expected the rows of the weight")
+    accumulate = _abi.flag("accumulate", accumulate)
+    if accumulate and out is None:
+        raise ValueError("accumulate: True without out, expected an Array to add to")
+    shape = (out.shape[0] if rows is None else rows, gradient.shape[-1])
+    made = call.result("d_weight", shape, gradient if out is None else dtype_of(out), out)
+    desc = _abi.EmbeddingBackwardDesc(accumulate=accumulate)
+    for name, array in (("tokens", tokens.reshape(1, -1)), ("d_output", fold(gradient, "d_output")), ("d_weight", made)):
+        setattr(desc, name, describe(array, name))
+    call.run("vkattn_embedding_backward_plan", desc)
+    return call.given_back("d_weight")
 
 
 @outside_graphs

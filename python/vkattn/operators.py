@@ -25,7 +25,7 @@ def fold(array, name):
         raise ValueError(f"{name}: {error}") from None
 
 
-def _with_rows(array, name):
+def with_rows(array, name):
     if array.ndim == 0:
         raise ValueError(f"{name}: 0 dimensions, expected at least 1")
     return array
@@ -45,7 +45,7 @@ def _dtype_or(dtype, like):
 
 def _linear(call, input, weight, bias, activation, multiplier, residual, out, dtype=None):
     """The description of a product, whose arrays the call takes."""
-    input = _with_rows(call.take("input", input), "input")
+    input = with_rows(call.take("input", input), "input")
     weight = call.take("weight", weight, WEIGHTS)
     if weight.ndim not in (2, 3):
         raise ValueError(f"weight: {weight.ndim} dimensions, expected [out, in] or [2, out, in]")
@@ -106,7 +106,7 @@ def norm(input, weight, bias=None, *, residual=None, kind="rms", epsilon=None, o
     Returns [..., N].
     """
     call = Call(context, (("input", input), ("weight", weight), ("bias", bias), ("residual", residual), ("out", out)))
-    input = _with_rows(call.take("input", input), "input")
+    input = with_rows(call.take("input", input), "input")
     call.take("weight", weight)
     if bias is not None:
         call.take("bias", bias)
@@ -127,12 +127,42 @@ def embedding(tokens, weight, *, out=None, context=None):
     Returns [..., N] in weight's type, float32 where weight is an Array of blocks (see linear).
     """
     call = Call(context, (("tokens", tokens), ("weight", weight), ("out", out)))
-    tokens, weight = call.take("tokens", tokens, dtype="int32"), _with_rows(call.take("weight", weight, WEIGHTS), "weight")
+    tokens, weight = call.take("tokens", tokens, dtype="int32"), with_rows(call.take("weight", weight, WEIGHTS), "weight")
     like = "float32" if is_quantised(dtype_of(weight)) else weight
     output = call.result("output", (*tokens.shape, weight.shape[-1]), like, out)
     desc = _abi.EmbeddingDesc()
     _describe(desc, {"tokens": tokens.reshape(1, -1), "weight": weight, "output": fold(output, "output")})
     call.run("vkattn_embedding_plan", desc)
+    return call.given_back("output")
+
+
+def gated(call, desc, gate, others):
+    """Describes the gate and what has its shape: {name: (role, array)}, the arrays given."""
+    gate = with_rows(call.take("multiplier", gate, name="gate"), "gate")
+    desc.gate = describe(fold(gate, "gate"), "gate")
+    for name, (role, array) in others.items():
+        if array is None:
+            continue
+        array = call.take(role, array, name=name)
+        if array.shape != gate.shape:
+            raise ValueError(f"{name}: shape {list(array.shape)}, expected that of gate, {list(gate.shape)}")
+        setattr(desc, name, describe(fold(array, name), name))
+    return gate
+
+
+@outside_graphs
+def gated_activation(gate, input=None, activation="silu", *, out=None, context=None):
+    """activation(gate) * input, what feed-forward layers gate; of no input activation(gate).
+
+    gate and input [..., N]: float32, float16 or bfloat16; activation: as linear has them
+    out  an Array for the result, which may be the gate or the input
+    Returns [..., N] in the gate's type. Its gradients: gated_activation_backward.
+    """
+    call = Call(context, (("gate", gate), ("input", input), ("out", out)))
+    desc = _abi.GatedActivationDesc(activation=activation)
+    gate = gated(call, desc, gate, {"input": ("input", input)})
+    desc.output = describe(fold(call.result("output", gate.shape, gate, out), "output"), "output")
+    call.run("vkattn_gated_activation_plan", desc, may_share=("input", "multiplier"))
     return call.given_back("output")
 
 
@@ -144,7 +174,7 @@ def top_k(input, k, *, context=None):
     Returns (values [..., k] in the input's type, indices [..., k] int32).
     """
     call = Call(context, (("input", input),))
-    input = _with_rows(call.take("input", input), "input")
+    input = with_rows(call.take("input", input), "input")
     if not 1 <= _abi.real("k", k) <= input.shape[-1]:
         raise ValueError(f"k: {k}, expected 1 to {input.shape[-1]}, the numbers of a row")
     call.result("values", (*input.shape[:-1], k), input)

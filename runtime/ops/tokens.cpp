@@ -46,6 +46,19 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
     return tensor;
 }
 
+vkattn_tensor checked_elements(const vkattn_tensor &given, const char *name, const vkattn_tensor &like) {
+    require(present(given), name, ": absent, expected a contiguous tensor");
+    const vkattn_tensor tensor = normalised(given, name);
+    require_float(tensor, name);
+    if (present(like)) require_shape(tensor, name, like);
+    require(is_contiguous(tensor), name, ": strides are not those of a contiguous tensor, expected them to be");
+    uint64_t elements = 1;
+    for (uint32_t dim = 0; dim < tensor.rank; ++dim) elements *= tensor.shape[dim];
+    vkattn_tensor flat = contiguous(tensor.type, {elements});
+    flat.offset = tensor.offset;
+    return flat;
+}
+
 namespace {
 
 // Of the type, of the row's dims. Sizes that were not known are those of what is given.

@@ -2,6 +2,7 @@
 
 #include "runtime/emit/operator_tensors.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace vkattn {
@@ -20,6 +21,18 @@ vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, 
 
 // The tensor, normalised; fails, naming it, unless it is absent or floats [size], contiguous.
 vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint64_t size);
+
+// The tensor as [elements]; fails, naming it, unless it is contiguous floats of `like`'s shape, where that is present.
+vkattn_tensor checked_elements(const vkattn_tensor &given, const char *name, const vkattn_tensor &like = {});
+
+// Whether rows of 16 bits begin at whole words in each of the tensors that are there, so that fours are loaded at once.
+template <class Tensors>
+bool are_in_fours(const Tensors &tensors) {
+    return std::ranges::all_of(Tensors::table(), [&](const auto &row) {
+        const View &view = tensors.*row.member;
+        return !present(view) || rows_start_even(view.tensor);
+    });
+}
 
 // Sizes of an operator by the letters of its tensors' dims.
 class Sizes {

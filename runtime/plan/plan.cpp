@@ -51,7 +51,22 @@ constexpr const char *kOtherRoleNames[] = {"workspace",
                                            "d_sinks",
                                            "d_input",
                                            "d_weight",
-                                           "d_bias"};
+                                           "d_bias",
+                                           "d_gate",
+                                           "labels",
+                                           "loss",
+                                           "mean_loss",
+                                           "loss_scale",
+                                           "squared_norm",
+                                           "good_steps",
+                                           "factor",
+                                           "step",
+                                           "parameter",
+                                           "gradient",
+                                           "first_moment",
+                                           "second_moment",
+                                           "learning_rate",
+                                           "copy"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};

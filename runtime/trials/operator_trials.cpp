@@ -11,7 +11,8 @@
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
-#include "runtime/trials/trial_values.hpp"
+#include "runtime/trials/role_buffer.hpp"
+#include "runtime/trials/training_trials.hpp"
 #include "runtime/vulkan/memory.hpp"
 #include "shaders/interface/argmax.h"
 #include "shaders/interface/mask_indices.h"
@@ -28,69 +29,6 @@
 
 namespace vkattn {
 namespace {
-
-// A tensor's buffer, poisoned, and its region of a role.
-class RoleBuffer {
-  public:
-    RoleBuffer(Context &context, vkattn_role role, const vkattn_tensor &tensor)
-        : tensor_(tensor), buffer_(context, extent_bytes(tensor), "vkattn self-test"), role_(role) {
-        const std::vector<std::byte> poison(buffer_.bytes(), std::byte{0xff});
-        buffer_.write(0, poison.data(), poison.size());
-    }
-
-    std::vector<float> randomise(TrialNumbers &numbers) {
-        const std::vector<std::byte> bytes = bytes_of_numbers(tensor_, numbers);
-        buffer_.write(0, bytes.data(), bytes.size());
-        return numbers_in(bytes, tensor_);
-    }
-    void write(std::span<const int32_t> entries) { buffer_.write(0, entries.data(), entries.size_bytes()); }
-    void write(std::span<const float> values) { buffer_.write(0, values.data(), values.size_bytes()); }
-    std::vector<int32_t> read(uint64_t offset, uint64_t count) {
-        std::vector<int32_t> entries(count);
-        buffer_.read(offset, entries.data(), count * sizeof(int32_t));
-        return entries;
-    }
-    std::vector<float> numbers() { // of F32
-        std::vector<float> values(buffer_.bytes() / sizeof(float));
-        buffer_.read(0, values.data(), values.size() * sizeof(float));
-        return values;
-    }
-    View view() const { return {tensor_, {Source::Kind::kRole, role_, VK_NULL_HANDLE, 0}}; }
-    vkattn_binding binding() const { return {role_, {buffer_.handle(), 0, buffer_.bytes()}}; }
-    const vkattn_tensor &tensor() const { return tensor_; }
-
-  private:
-    vkattn_tensor tensor_;
-    Buffer buffer_;
-    vkattn_role role_;
-};
-
-// Runs the plan that plan(PlanBuilder &, const Desc &) makes of a description.
-template <class Desc>
-void run_plan(Context &context, void (*plan)(PlanBuilder &, const Desc &), const Desc &desc,
-              std::initializer_list<const RoleBuffer *> buffers) {
-    PlanBuilder builder(context);
-    plan(builder, desc);
-    std::vector<vkattn_binding> bindings;
-    for (const RoleBuffer *buffer : buffers) bindings.push_back(buffer->binding());
-    builder.build()->run(bindings);
-}
-
-constexpr double kMostError = 1e-6;
-
-std::string compare_numbers(const std::vector<float> &actual, const std::vector<double> &expected,
-                            double most_error = kMostError) {
-    const double error = nmse(actual, expected);
-    if (error <= most_error) return ""; // false for NaN
-    return text("wrong numbers, NMSE ", error, ", expected at most ", most_error);
-}
-
-std::string compare_entries(const char *what, const std::vector<int32_t> &actual,
-                            const std::vector<int32_t> &expected) {
-    const auto [at, wanted] = std::ranges::mismatch(actual, expected);
-    if (wanted == expected.end()) return "";
-    return text("wrong numbers, ", what, " ", wanted - expected.begin(), " is ", *at, ", expected ", *wanted);
-}
 
 // Lists of two queries, with entries that name nothing and such as are there twice.
 std::string check_sorting(Context &context, uint32_t len) {
@@ -605,6 +543,13 @@ std::string check_staged(Context &context) {
 }
 
 constexpr OperatorTrial kTrials[] = {
+    {&shaders::gated_activation, check_gated_activation},
+    {&shaders::embedding_backward, check_embedding_backward},
+    {&shaders::cross_entropy_mean, check_mean_loss},
+    {&shaders::cross_entropy, check_cross_entropy, &shaders::cross_entropy_mean},
+    {&shaders::squared_norm, check_squared_norm},
+    {&shaders::optimizer_step, check_optimizer_step},
+    {&shaders::adamw, check_adamw},
     {&shaders::norm, check_norms},
     {&shaders::norm_backward, check_norm_gradients<false>},
     {&shaders::token_sums, check_norm_gradients<true>, &shaders::norm_backward},

@@ -42,4 +42,36 @@ float activate(const uint activation, float x) {
     }
 }
 
+float sigmoid_slope(float sigmoid) { return sigmoid * (1.0 - sigmoid); }
+
+// x times what is 0 far from 0, where x may be infinite.
+float times_slope(float x, float slope) { return slope == 0.0 ? 0.0 : x * slope; }
+
+// The derivative of activate.
+float activation_slope(const uint activation, float x) {
+    switch (activation) {
+    case ACTIVATION_RELU:
+        return x <= 0.0 ? 0.0 : 1.0;
+    case ACTIVATION_GELU:
+        return 0.5 + 0.5 * error_function(x * 0.70710678118654752440) +
+               times_slope(x, 0.39894228040143267794 * exp(-0.5 * x * x));
+    case ACTIVATION_SILU: {
+        float s = activate(ACTIVATION_SIGMOID, x);
+        return s + times_slope(x, sigmoid_slope(s));
+    }
+    case ACTIVATION_LEAKY_RELU:
+        return x <= 0.0 ? 0.01 : 1.0;
+    case ACTIVATION_GELU_TANH: { // of x sigmoid(y)
+        float s = activate(ACTIVATION_SIGMOID, 1.59576912160573071176 * (x + 0.044715 * x * x * x));
+        return s + times_slope(x * (1.59576912160573071176 + 0.21406444881780073 * x * x), sigmoid_slope(s));
+    }
+    case ACTIVATION_SIGMOID:
+        return sigmoid_slope(activate(ACTIVATION_SIGMOID, x));
+    case ACTIVATION_SOFTPLUS:
+        return activate(ACTIVATION_SIGMOID, x);
+    default:
+        return 1.0;
+    }
+}
+
 #endif

@@ -179,6 +179,13 @@ TEST_CASE_FIXTURE(DeviceTest, "the sizes of what operators are described by") {
     check(vkattn_causal_conv1d_desc{}, vkattn_causal_conv1d_plan);
     check(vkattn_gated_rms_norm_desc{}, vkattn_gated_rms_norm_plan);
     check(vkattn_attention_backward_desc{}, vkattn_attention_backward_plan);
+    check(vkattn_gated_activation_desc{}, vkattn_gated_activation_plan);
+    check(vkattn_gated_activation_backward_desc{}, vkattn_gated_activation_backward_plan);
+    check(vkattn_embedding_backward_desc{}, vkattn_embedding_backward_plan);
+    check(vkattn_cross_entropy_desc{}, vkattn_cross_entropy_plan);
+    check(vkattn_squared_norm_desc{}, vkattn_squared_norm_plan);
+    check(vkattn_optimizer_step_desc{}, vkattn_optimizer_step_plan);
+    check(vkattn_adamw_desc{}, vkattn_adamw_plan);
     check_given<vkattn_attention_backward_desc>("desc", {}, [&](const vkattn_attention_backward_desc *desc) {
         vkattn_measure measure{};
         return vkattn_attention_backward_measure(context, desc, &measure);

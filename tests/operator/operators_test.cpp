@@ -1,5 +1,6 @@
 // linear, norm, embedding and argmax as callers plan them: against float64, in every type, with odd sizes and gaps between
 // rows.
+#include "activations.hpp"
 #include "compare.hpp"
 #include "limited_device.hpp"
 #include "norms.hpp"
@@ -24,31 +25,6 @@ constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE
 HostTensor rows(vkattn_type type, std::uint64_t batch, std::uint64_t len, std::uint64_t width, std::mt19937 &random,
                 std::uint64_t gap = 3) {
     return normal_tensor(type, {batch, len, width}, {len * (width + gap), width + gap, 1}, random);
-}
-
-constexpr vkattn_activation kActivations[] = {
-    VKATTN_ACTIVATION_NONE,       VKATTN_ACTIVATION_RELU,      VKATTN_ACTIVATION_GELU,    VKATTN_ACTIVATION_SILU,
-    VKATTN_ACTIVATION_LEAKY_RELU, VKATTN_ACTIVATION_GELU_TANH, VKATTN_ACTIVATION_SIGMOID, VKATTN_ACTIVATION_SOFTPLUS};
-
-double activated(vkattn_activation activation, double x) {
-    switch (activation) {
-    case VKATTN_ACTIVATION_RELU:
-        return std::max(x, 0.0);
-    case VKATTN_ACTIVATION_GELU:
-        return x * 0.5 * (1.0 + std::erf(x / std::sqrt(2.0)));
-    case VKATTN_ACTIVATION_SILU:
-        return x / (1.0 + std::exp(-x));
-    case VKATTN_ACTIVATION_LEAKY_RELU:
-        return x > 0 ? x : 0.01 * x;
-    case VKATTN_ACTIVATION_GELU_TANH:
-        return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-    case VKATTN_ACTIVATION_SIGMOID:
-        return 1.0 / (1.0 + std::exp(-x));
-    case VKATTN_ACTIVATION_SOFTPLUS:
-        return std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
-    default:
-        return x;
-    }
 }
 
 struct LinearProblem {
