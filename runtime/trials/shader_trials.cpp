@@ -243,6 +243,7 @@ std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type 
     operands.output.tensor = contiguous(gated ? VKATTN_TYPE_F32 : type, {1, rows, kOut});
     LinearTrial trial{problem_of(operands), {}};
     trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};
+    if (gated) trial.problem.tile.knobs = kernel.gated_trial_knobs;
     trial.choice = choose_linear(trial.problem, unjudged);
     const bool takes_it = shader_name(*trial.choice.shader, trial.choice.constants) == shader_name(shader, caps);
     return takes_it ? std::optional(trial) : std::nullopt;
