@@ -125,7 +125,7 @@ void corrupt(const Shader &shader, Constants &constants) {
     else if (constants.has("SORTED_LEN"))
         constants["SORTED_LEN"] = 2;
     else if (&shader == &shaders::qk_scores || &shader == &shaders::index_scores ||
-             &shader == &shaders::index_addresses)
+             &shader == &shaders::index_scores_dots || &shader == &shaders::index_addresses)
         change_format(constants, "KEY_FORMAT");
     else if (&shader == &shaders::merge_parts || &shader == &shaders::weighted_values)
         change_format(constants, "OUTPUT_FORMAT");
