@@ -137,14 +137,9 @@ std::optional<LinearMatrixTile> divide_features(LinearMatrixTile tile, const Lin
     return std::nullopt;
 }
 
-// Whether a tile is no larger than there are rows and outputs for, and leaves cores enough workgroups.
-bool is_filled(const LinearMatrixTile &tile, const LinearProblem &problem, const DeviceCaps &caps) {
-    const auto is_half_empty = [](uint32_t size, uint32_t tile_size) {
-        return 2 * tiles(size, tile_size) > tiles(size, tile_size / 2);
-    };
-    return !is_half_empty(problem.push.rows, tile_rows(tile)) &&
-           !is_half_empty(problem.push.out_features, outputs_of(tile)) &&
-           workgroups(tile, problem) >= 2 * cores_of(caps.traits);
+// Whether tiles of half the size would leave less of a matrix's side empty.
+bool is_half_empty(uint32_t size, uint32_t tile_size) {
+    return 2 * tiles(size, tile_size) > tiles(size, tile_size / 2);
 }
 
 // Rows of a tile share what it loads and decodes of the weight, outputs what it loads of the input: it has more of them where enough
@@ -152,13 +147,16 @@ bool is_filled(const LinearMatrixTile &tile, const LinearProblem &problem, const
 // 269; twice the outputs, too: of 512 rows f16 137 in place of 154 on gfx1201, q4_K 170 in place of 177, of 768 f16 264 in place of
 // 272 on navi31, modelled.
 void share_more(LinearMatrixTile &tile, const LinearProblem &problem, const DeviceCaps &caps) {
-    if (!has_room_for_long_steps(caps) || tile.step > kLongStep || tile.output_matrices != 2) return;
+    if (!has_room_for_long_steps(caps) || tile.step > kLongStep || tile.output_matrices != kMostMatrices / 2) return;
     LinearMatrixTile tall = tile;
     tall.row_matrices = 2 * tile.row_matrices;
-    if (!is_filled(tall, problem, caps)) return;
+    const uint64_t fewest = uint64_t{2} * cores_of(caps.traits);
+    if (is_half_empty(problem.push.rows, tile_rows(tall)) || workgroups(tall, problem) < fewest) return;
     LinearMatrixTile wide = tall;
     wide.output_matrices = 2 * tile.output_matrices;
-    tile = is_filled(wide, problem, caps) ? wide : tall;
+    const bool fits =
+        !is_half_empty(problem.push.out_features, outputs_of(wide)) && workgroups(wide, problem) >= fewest;
+    tile = fits ? wide : tall;
 }
 
 // Of a workgroup in subgroups of such a size.

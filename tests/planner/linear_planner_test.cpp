@@ -218,4 +218,18 @@ TEST_CASE("subgroups divide features where workgroups are few, or the weight is 
     CHECK(divide(512, 4096, 4) == 4);
 }
 
+TEST_CASE("tiles of 128 x 128 where they fill the cores") {
+    if (!vkattn::is_built(vkattn::shaders::linear_coopmat)) return;
+    for (const ZooDevice &device : device_zoo()) {
+        if (device.name != "amd-navi31" && device.name != "amd-gfx1201") continue;
+        const std::uint32_t few = device.name == "amd-navi31" ? 512 : 256;
+        for (const std::uint32_t rows : {few, 2 * few}) {
+            const vkattn::LinearChoice choice = vkattn::choose_linear(halves_problem(rows, 4096), device.caps);
+            CHECK(choice.constants.ROW_TILES == 4);
+            CHECK(choice.constants.TILES == (rows == few ? 2 : 4));
+            CHECK(choice.groups[0] * choice.groups[1] == (rows == few ? rows / 2 : rows / 4));
+        }
+    }
+}
+
 TEST_SUITE_END();
