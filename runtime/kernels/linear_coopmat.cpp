@@ -144,8 +144,8 @@ bool is_half_empty(uint32_t size, uint32_t tile_size) {
 
 // Rows of a tile share what it loads and decodes of the weight, outputs what it loads of the input: it has more of them where enough
 // workgroups are left. Twice the rows: of 512 (4096 to 4096 features) f16 203.9 µs in place of 215.7 on navi31, q4_K 239 in place of
-// 269; twice the outputs, too: of 512 rows f16 137 in place of 154 on gfx1201, q4_K 170 in place of 177, of 768 f16 264 in place of
-// 272 on navi31, modelled.
+// 269. Twice the outputs as well: of 512 rows f16 137 in place of 154 on gfx1201, q8_0 173 in place of 186, of 768 f16 264 in place
+// of 272 on navi31, modelled.
 void share_more(LinearMatrixTile &tile, const LinearProblem &problem, const DeviceCaps &caps) {
     if (!has_room_for_long_steps(caps) || tile.step > kLongStep || tile.output_matrices != kMostMatrices / 2) return;
     LinearMatrixTile tall = tile;
@@ -154,9 +154,9 @@ void share_more(LinearMatrixTile &tile, const LinearProblem &problem, const Devi
     if (is_half_empty(problem.push.rows, tile_rows(tall)) || workgroups(tall, problem) < fewest) return;
     LinearMatrixTile wide = tall;
     wide.output_matrices = 2 * tile.output_matrices;
-    const bool fits =
-        !is_half_empty(problem.push.out_features, outputs_of(wide)) && workgroups(wide, problem) >= fewest;
-    tile = fits ? wide : tall;
+    const bool has_registers = tile.step == kStep; // for a longer step's loads beside its sums
+    const bool is_filled = !is_half_empty(problem.push.out_features, outputs_of(wide));
+    tile = has_registers && is_filled && workgroups(wide, problem) >= fewest ? wide : tall;
 }
 
 // Of a workgroup in subgroups of such a size.
