@@ -49,7 +49,8 @@ shared uvec4 tiles[INPUT_SIZE > STRIP_SIZE ? INPUT_SIZE : STRIP_SIZE]; // weight
 
 SUMS sums[TILES * ROW_TILES]; // [output][row]
 
-uint place_in_tile() { return subgroup_index() % TILE_SUBGROUPS; }
+uint feature_part() { return FEATURE_SUBGROUPS > 1 ? subgroup_index() / TILE_SUBGROUPS : 0; }
+uint place_in_tile() { return FEATURE_SUBGROUPS > 1 ? subgroup_index() % TILE_SUBGROUPS : subgroup_index(); }
 uint output_of_subgroup() { return place_in_tile() / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
 uint row_of_subgroup() { return place_in_tile() % ROW_SUBGROUPS * SUBGROUP_ROWS; }
 
@@ -157,7 +158,7 @@ void fill_tiles(uint first_feature) {
 // This subgroup's part of the features.
 void multiply_tiles() {
     const uint steps = MATRIX_STEP / MATRIX_K / FEATURE_SUBGROUPS;
-    uint first = subgroup_index() / TILE_SUBGROUPS * steps;
+    uint first = feature_part() * steps;
     [[unroll]] for (uint step = 0; step < steps; ++step) {
         uint eighth = (first + step) * MATRIX_K / 8;
         MATRIX_A weights[TILES];
@@ -199,7 +200,7 @@ void store_tiles(uint first_output, uint first_row) {
         wait_for_strips();
         uint o = first_output + output_of_subgroup() + i / ROW_TILES * MATRIX_M;
         uint row = first_row + row_of_subgroup() + i % ROW_TILES * MATRIX_N;
-        uint lane = subgroup_index() / TILE_SUBGROUPS * SUBGROUP_SIZE + subgroup_lane();
+        uint lane = feature_part() * SUBGROUP_SIZE + subgroup_lane();
         [[dont_unroll]] for (uint p = lane; p < MATRIX_N * pairs; p += FEATURE_SUBGROUPS * SUBGROUP_SIZE) {
             uint first = p % pairs * SUMS_OF_PAIR; // of the matrix's outputs
             vec4 block = sum_of_features(strip + p / pairs * STRIP_PITCH + first / 4);
