@@ -188,11 +188,22 @@ uint32_t matrices_beside_loads(const DeviceCaps &caps) {
     return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kIntel ? 1 : kAny;
 }
 
+uint32_t most_linear_matrices(const DeviceCaps &caps) {
+    switch (static_cast<GpuClass>(caps.traits.gpu_class)) {
+    case GpuClass::kRdna:
+        return 16;
+    case GpuClass::kIntel:
+        return 4;
+    default:
+        return 8;
+    }
+}
+
 bool has_room_for_long_steps(const DeviceCaps &caps) {
     return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kRdna;
 }
 
-uint32_t longest_matrix_step(const DeviceCaps &caps) { return has_room_for_long_steps(caps) ? 256 : 128; }
+uint32_t longest_matrix_step(const DeviceCaps &caps) { return has_room_for_long_steps(caps) ? 512 : 128; }
 
 uint32_t linear_vector_blocks(const DeviceCaps &caps) {
     switch (static_cast<GpuClass>(caps.traits.gpu_class)) {

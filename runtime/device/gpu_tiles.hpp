@@ -50,6 +50,9 @@ struct MatrixLayout {
 // coopmat's, for heads of so many dims; of linear_coopmat the subgroups alone, which are those of the smallest heads.
 MatrixLayout matrix_layout(const DeviceCaps &caps, const vkattn_matrix_shape &shape, uint32_t dims);
 
+// Matrices of a subgroup of linear_coopmat for whose sums an invocation has registers.
+uint32_t most_linear_matrices(const DeviceCaps &caps);
+
 // Matrices of a subgroup of linear_coopmat beside which an invocation has room for loads ahead.
 uint32_t matrices_beside_loads(const DeviceCaps &caps);
 

@@ -26,6 +26,7 @@ namespace {
 
 constexpr uint32_t kWorkgroup = 64;          // blocks
 constexpr uint32_t kHeads = 8;               // that an invocation takes at a time
+constexpr uint32_t kHeadsOfDots = 16;        // the same of index_scores_dots
 constexpr uint32_t kHeadsOfAddresses = 4;    // of index_addresses, all at a time
 constexpr uint32_t kStepsOfAddresses = 32;   // of as many blocks as a subgroup has lanes
 constexpr uint32_t kMostLanes = 16;          // that it writes out
@@ -139,6 +140,18 @@ uint32_t steps_of_addresses(const AttentionProblem &problem, const DeviceCaps &c
         std::min<uint64_t>(kStepsOfAddresses, caps.max_loop_iterations / (uint64_t{problem.key_block_len} + 1)));
 }
 
+// Of rows of f16 in whole eights that begin at multiples of sixteen bytes, where the self-test has left the shader.
+bool takes_dots(const PlanBuilder &builder, const IndexProblem &index) {
+    const AttentionProblem &problem = index.attention;
+    Context &context = builder.context();
+    constexpr uint32_t kAligned = FEATURE_QUERY_ALIGNED | FEATURE_KEY_ALIGNED;
+    if (problem.query.type != VKATTN_TYPE_F16 || problem.key.type != VKATTN_TYPE_F16 || problem.head_dim % 8 != 0 ||
+        (score_constants(index, kWorkgroup).FEATURES & kAligned) != kAligned || !has_index_dots(context.caps()))
+        return false;
+    test_whole(builder, shaders::index_scores_dots);
+    return !is_off(*context.judged_caps(), shaders::index_scores_dots, kWholeShader);
+}
+
 ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
     Context &context = builder.context();
     const uint32_t lanes = context.caps().subgroup_size;
@@ -147,6 +160,12 @@ ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
     if (addresses) test_whole(builder, shaders::index_addresses);
     if (!addresses || is_off(*context.judged_caps(), shaders::index_addresses, kWholeShader)) {
         require_few_iterations(index, context.caps());
+        if (takes_dots(builder, index)) {
+            ScoreKernel kernel{&shaders::index_scores_dots, score_constants(index, kWorkgroup), kWorkgroup,
+                               "index_scores_dots: a key an invocation, products of f16 in pairs"};
+            kernel.constants.ROWS = std::min(kernel.constants.GROUP, kHeadsOfDots);
+            return kernel;
+        }
         require_right(builder, shaders::index_scores);
         return {&shaders::index_scores, score_constants(index, kWorkgroup), kWorkgroup,
                 "index_scores: a key an invocation"};
@@ -211,6 +230,8 @@ bool has_index_addresses(const DeviceCaps &caps) {
            has_subgroup_operations(caps, kNeeded) && caps.min_subgroup_size == caps.max_subgroup_size &&
            caps.subgroup_size <= kMostLanes;
 }
+
+bool has_index_dots(const DeviceCaps &caps) { return *obstacle_of_dots(caps, shaders::index_scores_dots) == '\0'; }
 
 void plan_index(PlanBuilder &builder, const vkattn_index_desc &desc) {
     IndexSources roles{attention_roles(), {}, {}};

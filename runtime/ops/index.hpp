@@ -8,6 +8,9 @@ namespace vkattn {
 // Whether a device takes index_addresses, for whatever problem.
 bool has_index_addresses(const DeviceCaps &caps);
 
+// The same of index_scores_dots.
+bool has_index_dots(const DeviceCaps &caps);
+
 // Where what a choice of keys reads and writes lies.
 struct IndexSources {
     AttentionSources attention; // of its queries, its keys and what masks them

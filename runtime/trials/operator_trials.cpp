@@ -94,11 +94,11 @@ std::string check_top_k(Context &context) {
 }
 
 // One query; heads of 20 elements are no whole vectors of lanes, which index_addresses needs.
-std::string check_index(Context &context, uint64_t head_dim) {
+std::string check_index(Context &context, uint64_t head_dim, vkattn_type type = VKATTN_TYPE_F32) {
     constexpr uint64_t kKeys = 75, kChosen = 20;
     TrialNumbers numbers;
-    RoleBuffer query(context, VKATTN_ROLE_QUERY, contiguous(VKATTN_TYPE_F32, {1, 1, 1, head_dim}));
-    RoleBuffer key(context, VKATTN_ROLE_KEY, contiguous(VKATTN_TYPE_F32, {1, 1, kKeys, head_dim}));
+    RoleBuffer query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, 1, 1, head_dim}));
+    RoleBuffer key(context, VKATTN_ROLE_KEY, contiguous(type, {1, 1, kKeys, head_dim}));
     RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, 1, kChosen}));
     const std::vector<float> q = query.randomise(numbers), k = key.randomise(numbers);
     std::vector<float> products(kKeys); // sums of multiples of 1/64 are exact
@@ -383,6 +383,7 @@ std::string check_chunked(Context &context) { return check_recurrence(context, V
 std::string check_lists(Context &context) { return check_sorting(context, 100); }
 std::string check_long_lists(Context &context) { return check_sorting(context, SORT_LISTS_CHUNK + 100); }
 std::string check_odd_index(Context &context) { return check_index(context, 20); }
+std::string check_index_by_pairs(Context &context) { return check_index(context, 24, VKATTN_TYPE_F16); }
 std::string check_index_by_addresses(Context &context) { return check_index(context, 64); }
 
 // Two query heads over one of keys, causal, with a mask for both and sinks: their gradients in float64.
@@ -589,6 +590,7 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::select, check_select},
     {&shaders::sort_selected, check_top_k, &shaders::select},
     {&shaders::index_scores, check_odd_index, &shaders::select},
+    {&shaders::index_scores_dots, check_index_by_pairs, &shaders::select, has_index_dots},
     {&shaders::index_addresses, check_index_by_addresses, &shaders::select, has_index_addresses},
 };
 

@@ -274,6 +274,7 @@ std::optional<LinearTrial> linear_trial(const TestedShader &shader, vkattn_type 
                                                    : trial_operands(type, weight_type, rows, gated)),
                       {}};
     trial.problem.tile = {.kernel = number_of(kernel), .matrix_shape = shader.matrix_shape};
+    if (gated) trial.problem.tile.knobs = kernel.gated_trial_knobs;
     trial.choice = choose_linear(trial.problem, unjudged);
     const bool takes_it = shader_name(*trial.choice.shader, trial.choice.constants) == shader_name(shader, caps);
     return takes_it ? std::optional(trial) : std::nullopt;

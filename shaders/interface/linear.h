@@ -41,7 +41,8 @@ namespace vkattn::gpu {
  * invocation of linear_addresses, a workgroup of linear_uniform, of all linear_vector; BLOCKS, of linear_addresses and
  * linear_uniform: of four features that an invocation takes at a time, of linear_vector of eight, quantised of two eights. TILES and
  * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
- * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied. Of linear_vector and linear_uniform:
+ * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied; FEATURE_SUBGROUPS: that multiply a part each of
+ * a step's features, for the same outputs. Of linear_vector and linear_uniform:
  * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if the weight is
  * two matrices, see LinearPush. TRANSPOSED, of linear_transposed and linear_transposed_coopmat: which factors are, see LinearPush */
 #define ALIGNED_INPUT 1u
@@ -77,7 +78,8 @@ namespace vkattn::gpu {
     X(21, NORM_FORMAT, 0)                                                                                              \
     X(22, NORM_EPSILON, 0)                                                                                             \
     X(23, GATED, 0)                                                                                                    \
-    X(24, TRANSPOSED, 0)
+    X(24, TRANSPOSED, 0)                                                                                               \
+    X(25, FEATURE_SUBGROUPS, 1)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one.

@@ -2,16 +2,24 @@
 //
 // query [B,Hi,Lq,D], key [B,1,Lk,D], weights [B,Lq,Hi] -> ranks [rows,blocks] of rows first_row ..: neighbours of [B,Lq], or
 // of the packed queries
-// grid: (tiles of WORKGROUP_SIZE blocks, rows), a block an invocation; it takes ROWS heads at a time
+// grid: (tiles of WORKGROUP_SIZE blocks, rows), a block an invocation; it takes ROWS heads at a time. Where DOT_PRODUCTS is defined
+// queries and keys are rows of f16 of whole, aligned eights, whose products are taken in pairs.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#ifdef DOT_PRODUCTS
+#extension GL_EXT_spirv_intrinsics : require
+#extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
+#endif
 
 layout(local_size_x_id = 0) in;
 
 #include "attention/key_value.glsl"
 #include "attention/query.glsl"
 #include "operators/index_ranks.glsl"
+#ifdef DOT_PRODUCTS
+#include "common/dot_of_halves.glsl"
+#endif
 
 uint query_of_head(Row row, uint head) {
     return query_element(row_of_head(row.batch, min(head, GROUP - 1), row.position));
@@ -25,6 +33,13 @@ void multiply(Row row, Slot slot, uint head, out float products[ROWS]) {
         products[r] = 0.0;
     }
     [[dont_unroll]] for (uint dim = 0; dim < HEAD_DIM; dim += 8) {
+#ifdef DOT_PRODUCTS
+        uvec4 k = key_load8_halves(key + dim);
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+            uvec4 q = query_load8_halves(queries[r] + dim);
+            [[unroll]] for (uint i = 0; i < 4; ++i) products[r] = dot_of_halves(q[i], k[i], products[r]);
+        }
+#else
         mat2x4 k = key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), key, dim, HEAD_DIM,
                                    KEY_DIM_STRIDE);
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
@@ -33,6 +48,7 @@ void multiply(Row row, Slot slot, uint head, out float products[ROWS]) {
             [[unroll]] for (uint block = 0; block < 2; ++block) [[unroll]] for (uint i = 0; i < 4; ++i) products[r] =
                 fma(q[block][i], k[block][i], products[r]);
         }
+#endif
     }
 }
 

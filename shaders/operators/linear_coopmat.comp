@@ -4,8 +4,9 @@
 // input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
 //   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
 // grid: (output tiles, row tiles, groups). A subgroup computes TILES x ROW_TILES matrices of (outputs, rows), a workgroup
-// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of MATRIX_STEP features in shared memory. With
-// LOADS_AHEAD the next ones are on their way to registers meanwhile.
+// of OUTPUT_SUBGROUPS x ROW_SUBGROUPS subgroups shares the input and the weights of MATRIX_STEP features in shared memory. There
+// are FEATURE_SUBGROUPS times as many subgroups: each sums up a part of every step's features, and these sums are joined at the end,
+// in the order of the parts. With LOADS_AHEAD the next features are on their way to registers meanwhile.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -34,7 +35,8 @@ layout(local_size_x_id = 7) in;
 
 const uint PITCH = MATRIX_STEP / 8 + 1; // of eight elements; neighbours lie in other banks
 const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE;
-const uint OUTPUT_SUBGROUPS = SUBGROUPS / ROW_SUBGROUPS;
+const uint TILE_SUBGROUPS = SUBGROUPS / FEATURE_SUBGROUPS;
+const uint OUTPUT_SUBGROUPS = TILE_SUBGROUPS / ROW_SUBGROUPS;
 const uint SUBGROUP_OUTPUTS = TILES * MATRIX_M;
 const uint SUBGROUP_ROWS = ROW_TILES * MATRIX_N;
 const uint TILE_OUTPUTS = OUTPUT_SUBGROUPS * SUBGROUP_OUTPUTS;
@@ -49,8 +51,10 @@ shared uvec4 tiles[INPUT_SIZE > STRIP_SIZE ? INPUT_SIZE : STRIP_SIZE]; // weight
 
 SUMS sums[TILES * ROW_TILES]; // [output][row]
 
-uint output_of_subgroup() { return subgroup_index() / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
-uint row_of_subgroup() { return subgroup_index() % ROW_SUBGROUPS * SUBGROUP_ROWS; }
+uint feature_part() { return FEATURE_SUBGROUPS > 1 ? subgroup_index() / TILE_SUBGROUPS : 0; }
+uint place_in_tile() { return FEATURE_SUBGROUPS > 1 ? subgroup_index() % TILE_SUBGROUPS : subgroup_index(); }
+uint output_of_subgroup() { return place_in_tile() / ROW_SUBGROUPS * SUBGROUP_OUTPUTS; }
+uint row_of_subgroup() { return place_in_tile() % ROW_SUBGROUPS * SUBGROUP_ROWS; }
 
 // Of features past the last, something that exists.
 const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
@@ -157,38 +161,58 @@ void fill_tiles(uint first_feature) {
 }
 #endif
 
+// This subgroup's part of the features.
 void multiply_tiles() {
-    [[unroll]] for (uint step = 0; step < MATRIX_STEP / MATRIX_K; ++step) {
+    const uint steps = MATRIX_STEP / MATRIX_K / FEATURE_SUBGROUPS;
+    uint first = feature_part() * steps;
+    [[unroll]] for (uint step = 0; step < steps; ++step) {
+        uint eighth = (first + step) * MATRIX_K / 8;
         MATRIX_A weights[TILES];
-        [[unroll]] for (uint t = 0; t < TILES; ++t)
-            coopMatLoad(weights[t], tiles, (output_of_subgroup() + t * MATRIX_M) * PITCH + step * MATRIX_K / 8, PITCH,
-                        ROWS_IN_MEMORY);
+        [[unroll]] for (uint t = 0; t < TILES; ++t) coopMatLoad(
+            weights[t], tiles, (output_of_subgroup() + t * MATRIX_M) * PITCH + eighth, PITCH, ROWS_IN_MEMORY);
         [[unroll]] for (uint r = 0; r < ROW_TILES; ++r) {
             MATRIX_B inputs;
-            coopMatLoad(inputs, tiles, (TILE_OUTPUTS + row_of_subgroup() + r * MATRIX_N) * PITCH + step * MATRIX_K / 8,
-                        PITCH, COLUMNS_IN_MEMORY);
+            coopMatLoad(inputs, tiles, (TILE_OUTPUTS + row_of_subgroup() + r * MATRIX_N) * PITCH + eighth, PITCH,
+                        COLUMNS_IN_MEMORY);
             [[unroll]] for (uint t = 0; t < TILES; ++t) sums[t * ROW_TILES + r] =
                 coopMatMulAdd(weights[t], inputs, sums[t * ROW_TILES + r]);
         }
     }
 }
 
+// Of those subgroups that share a strip's reading, the one after the other's parts of the features.
+void wait_for_strips() {
+    if (FEATURE_SUBGROUPS > 1)
+        barrier();
+    else
+        subgroupBarrier();
+}
+
+// Four neighbouring sums of a row, of all features, in an order that is always the same.
+vec4 sum_of_features(uint block) {
+    vec4 sum = uintBitsToFloat(tiles[block]);
+    [[unroll]] for (uint i = 1; i < FEATURE_SUBGROUPS; ++i) sum +=
+        uintBitsToFloat(tiles[block + i * TILE_SUBGROUPS * MATRIX_N * STRIP_PITCH]);
+    return sum;
+}
+
 // In loops: unrolled, what becomes of a sum would stand there for each of an invocation's.
 void store_tiles(uint first_output, uint first_row) {
     const uint pairs = MATRIX_M / SUMS_OF_PAIR;
-    uint strip = subgroup_index() * MATRIX_N * STRIP_PITCH;
+    uint own_strip = subgroup_index() * MATRIX_N * STRIP_PITCH, strip = place_in_tile() * MATRIX_N * STRIP_PITCH;
     [[dont_unroll]] for (uint i = 0; i < TILES * ROW_TILES; ++i) {
         [[unroll]] for (uint t = 0; t < TILES * ROW_TILES; ++t) // sums have registers, which no index finds
-            if (t == i) coopMatStore(sums[t], tiles, strip, STRIP_PITCH, COLUMNS_IN_MEMORY);
-        subgroupBarrier();
+            if (t == i) coopMatStore(sums[t], tiles, own_strip, STRIP_PITCH, COLUMNS_IN_MEMORY);
+        wait_for_strips();
         uint o = first_output + output_of_subgroup() + i / ROW_TILES * MATRIX_M;
         uint row = first_row + row_of_subgroup() + i % ROW_TILES * MATRIX_N;
-        [[dont_unroll]] for (uint p = subgroup_lane(); p < MATRIX_N * pairs; p += SUBGROUP_SIZE) {
+        uint lane = feature_part() * SUBGROUP_SIZE + subgroup_lane();
+        [[dont_unroll]] for (uint p = lane; p < MATRIX_N * pairs; p += FEATURE_SUBGROUPS * SUBGROUP_SIZE) {
             uint first = p % pairs * SUMS_OF_PAIR; // of the matrix's outputs
-            uvec4 block = tiles[strip + p / pairs * STRIP_PITCH + first / 4];
-            store_pair(row + p / pairs, o + first, uintBitsToFloat(first % 4 == 0 ? block : block.zwxy));
+            vec4 block = sum_of_features(strip + p / pairs * STRIP_PITCH + first / 4);
+            store_pair(row + p / pairs, o + first, first % 4 == 0 ? block : block.zwxy);
         }
-        subgroupBarrier(); // the strip's last readers are done
+        wait_for_strips(); // the strips' last readers are done
     }
 }
 

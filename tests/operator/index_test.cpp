@@ -204,6 +204,21 @@ TEST_CASE_FIXTURE(DeviceTest, "the best keys by the scores of few heads, of ever
     CHECK(reason.starts_with("index_addresses") == can_run(test_device().facts(), VKATTN_KERNEL_ADDRESSES));
 }
 
+// GPUs that multiply pairs of f16 take them where rows are whole eights.
+TEST_CASE_FIXTURE(DeviceTest,
+                  "the best keys by the scores of heads of halves, as many as are taken at a time and others") {
+    unsigned seed = 50;
+    for (const std::uint64_t heads : {5, 16, 37})
+        for (const std::uint64_t head_dim : {8, 20, 72})
+            check_dense({.heads = heads,
+                         .q_len = 3,
+                         .kv_len = 205,
+                         .head_dim = head_dim,
+                         .query = VKATTN_TYPE_F16,
+                         .key = VKATTN_TYPE_F16},
+                        {.top_k = 30, .key_block_len = heads == 5 ? 3u : 1u, .causal = true}, seed++);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "the keys of a long context are chosen in several steps") {
     check_dense({.heads = 2, .q_len = 1, .kv_len = 20000, .head_dim = 16, .key = VKATTN_TYPE_F16}, {.top_k = 300}, 4);
 }

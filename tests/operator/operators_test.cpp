@@ -322,12 +322,35 @@ TEST_CASE_FIXTURE(DeviceTest, "linear of many rows on a device of few cores, who
     const LimitedDevice few("parallel_workgroups=4");
     std::mt19937 random(73);
     for (const vkattn_type weight : {VKATTN_TYPE_F16, VKATTN_TYPE_Q4_1, VKATTN_TYPE_Q4_K}) {
-        LinearProblem problem = linear_problem(VKATTN_TYPE_F16, 121, 256, 150);
-        if (weight != VKATTN_TYPE_F16) problem.weight = normal_tensor(weight, {150, 256}, random, 0.05f);
+        LinearProblem problem = linear_problem(VKATTN_TYPE_F16, 121, 256, 250);
+        if (weight != VKATTN_TYPE_F16) problem.weight = normal_tensor(weight, {250, 256}, random, 0.05f);
         add_epilogue(problem, VKATTN_ACTIVATION_SILU, VKATTN_TYPE_F16);
         check_linear(problem, VKATTN_TYPE_F16, few.device());
-        LinearProblem gated = gated_problem(VKATTN_TYPE_F16, weight, 60, 256, 90);
+        LinearProblem gated = gated_problem(VKATTN_TYPE_F16, weight, 60, 256, 119);
         check_linear(gated, VKATTN_TYPE_F16, few.device());
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "linear on devices of many cores and of few, whose tiles are of all sizes") {
+    std::mt19937 random(29);
+    for (const char *cores : {"320", "160", "40", "28"}) {
+        const LimitedDevice device((std::string("parallel_workgroups=") + cores).c_str());
+        CAPTURE(cores);
+        for (const vkattn_type weight : {VKATTN_TYPE_F16, VKATTN_TYPE_Q4_1, VKATTN_TYPE_Q4_K}) {
+            const std::uint64_t block = std::max(type_info(weight).block_elements, 8u);
+            const std::uint64_t in = (1032 + block - 1) / block * block;
+            CAPTURE(type_info(weight).name);
+            LinearProblem problem = linear_problem(VKATTN_TYPE_F16, 57, in, 149);
+            if (weight != VKATTN_TYPE_F16) problem.weight = normal_tensor(weight, {149, in}, random, 0.03f);
+            add_epilogue(problem, VKATTN_ACTIVATION_SILU, VKATTN_TYPE_F16);
+            // matrix units take quantised weights as halves
+            check_linear(problem, weight == VKATTN_TYPE_F16 ? VKATTN_TYPE_F32 : VKATTN_TYPE_F16, device.device());
+            LinearProblem gated = gated_problem(VKATTN_TYPE_F16, weight, 19, in, 75);
+            add_epilogue(gated, VKATTN_ACTIVATION_SILU, VKATTN_TYPE_F16);
+            gated.bias = normal_tensor(VKATTN_TYPE_F16, {2, 75}, random);
+            gated.multiplier = {};
+            check_linear(gated, VKATTN_TYPE_F16, device.device());
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <bit>
 #include <map>
 #include <set>
@@ -80,22 +81,34 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &pro
     if (choice.kernel == &vkattn::kLinearTiles) return {y * LINEAR_TILE, x * LINEAR_TILE};
     if (choice.kernel == &vkattn::kLinearDots) return {y * LINEAR_DOTS_TILE, x * LINEAR_DOTS_TILE};
     return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
-            x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
+            x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.FEATURE_SUBGROUPS / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
 }
 
 // As linear_coopmat.comp declares its shared memory.
 std::uint64_t shared_bytes(const vkattn::gpu::LinearConstants &c) {
-    const std::uint64_t subgroups = c.WORKGROUP_SIZE / c.SUBGROUP_SIZE, outputs = subgroups / c.ROW_SUBGROUPS;
+    const std::uint64_t subgroups = c.WORKGROUP_SIZE / c.SUBGROUP_SIZE,
+                        outputs = subgroups / c.FEATURE_SUBGROUPS / c.ROW_SUBGROUPS;
     const std::uint64_t lines = outputs * c.TILES * c.MATRIX_M + c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N;
     return 16 * std::max<std::uint64_t>(lines * (c.MATRIX_STEP / 8 + 1), subgroups * c.MATRIX_N * (c.MATRIX_M / 4 + 1));
+}
+
+// Of f16, from 4096 features.
+vkattn::LinearProblem halves_problem(std::uint32_t rows, std::uint32_t outputs) {
+    vkattn::LinearProblem problem;
+    problem.push.rows = problem.push.positions = rows;
+    problem.push.in_features = problem.push.input_strides[1] = problem.push.weight_strides[0] = 4096;
+    problem.push.out_features = problem.push.head_dim = problem.push.output_strides[1] = outputs;
+    problem.push.weight_strides[1] = problem.push.output_strides[3] = 1;
+    problem.input.type = problem.weight.type = problem.output.type = VKATTN_TYPE_F16;
+    return problem;
 }
 
 void check_matrices(const vkattn::LinearProblem &problem, const vkattn::DeviceCaps &caps,
                     const vkattn::gpu::LinearConstants &c) {
     CHECK(shared_bytes(c) <= caps.max_shared_memory_bytes);
     CHECK(c.WORKGROUP_SIZE <= caps.max_workgroup_invocations);
-    CHECK(c.WORKGROUP_SIZE % (c.SUBGROUP_SIZE * c.ROW_SUBGROUPS) == 0);
-    CHECK(c.MATRIX_STEP % c.MATRIX_K == 0);
+    CHECK(c.WORKGROUP_SIZE % (c.SUBGROUP_SIZE * c.ROW_SUBGROUPS * c.FEATURE_SUBGROUPS) == 0);
+    CHECK(c.MATRIX_STEP % (c.MATRIX_K * c.FEATURE_SUBGROUPS) == 0);
     CHECK(problem.input.type == VKATTN_TYPE_F16);
     bool listed = false;
     for (const vkattn_matrix_shape &shape : caps.matrix_shapes)
@@ -170,12 +183,7 @@ TEST_CASE("every choice covers the layer within the device's limits, whatever th
 // Intel's matrix units take 16 lanes, its compiler 32 where nothing is asked for.
 TEST_CASE("Intel's matrices have subgroups as wide as they are") {
     constexpr std::uint32_t kIntel = 0x8086;
-    vkattn::LinearProblem problem;
-    problem.push.rows = problem.push.positions = 16;
-    problem.push.in_features = problem.push.out_features = problem.push.head_dim = 4096;
-    problem.push.input_strides[1] = problem.push.weight_strides[0] = problem.push.output_strides[1] = 4096;
-    problem.push.weight_strides[1] = problem.push.output_strides[3] = 1;
-    problem.input.type = problem.weight.type = problem.output.type = VKATTN_TYPE_F16;
+    const vkattn::LinearProblem problem = halves_problem(16, 4096);
     std::set<std::string> with_matrices;
     for (const ZooDevice &device : device_zoo()) {
         if (device.caps.vendor_id != kIntel) continue;
@@ -189,6 +197,39 @@ TEST_CASE("Intel's matrices have subgroups as wide as they are") {
     if (vkattn::is_built(vkattn::shaders::linear_coopmat))
         CHECK(with_matrices ==
               std::set<std::string>{"intel-bmg-mesa-26.3"}); // older drivers' are off: see device_table.cpp
+}
+
+TEST_CASE("subgroups divide features where workgroups are few, or the weight is read once") {
+    if (!vkattn::is_built(vkattn::shaders::linear_coopmat)) return;
+    const auto &zoo = device_zoo();
+    const vkattn::DeviceCaps &caps = std::ranges::find(zoo, "amd-navi31", &ZooDevice::name)->caps;
+    const auto divide = [&](std::uint32_t rows, std::uint32_t outputs, std::uint32_t knob) {
+        vkattn::LinearProblem problem = halves_problem(rows, outputs);
+        problem.tile.kernel = vkattn::number_of(vkattn::kLinearCoopmat);
+        problem.tile.knobs[2] = knob;
+        return vkattn::choose_linear(problem, caps).constants.FEATURE_SUBGROUPS;
+    };
+    for (const auto &[rows, outputs] : {std::pair{16u, 1024u}, {64u, 1024u}, {256u, 1024u}, {64u, 14336u}}) {
+        CHECK(divide(rows, outputs, 0) == 8);
+        CHECK(divide(rows, outputs, 1) == 1);
+        CHECK(divide(rows, outputs, 4) == 4);
+    }
+    CHECK(divide(512, 4096, 0) == 1);
+    CHECK(divide(512, 4096, 4) == 4);
+}
+
+TEST_CASE("tiles of 128 x 128 where they fill the cores") {
+    if (!vkattn::is_built(vkattn::shaders::linear_coopmat)) return;
+    for (const ZooDevice &device : device_zoo()) {
+        if (device.name != "amd-navi31" && device.name != "amd-gfx1201") continue;
+        const std::uint32_t few = device.name == "amd-navi31" ? 512 : 256;
+        for (const std::uint32_t rows : {few, 2 * few}) {
+            const vkattn::LinearChoice choice = vkattn::choose_linear(halves_problem(rows, 4096), device.caps);
+            CHECK(choice.constants.ROW_TILES == 4);
+            CHECK(choice.constants.TILES == (rows == few ? 2 : 4));
+            CHECK(choice.groups[0] * choice.groups[1] == (rows == few ? rows / 2 : rows / 4));
+        }
+    }
 }
 
 TEST_SUITE_END();

@@ -114,7 +114,8 @@ void change_format(Constants &constants, const char *name) {
         format = format == VKATTN_TYPE_F16 ? VKATTN_TYPE_BF16 : VKATTN_TYPE_F16;
 }
 
-// A softcap of 0 makes all scores alike; ReLU drops what is negative; the others read or write another type.
+// A softcap of 0 makes all scores alike; ReLU drops what is negative; products of pairs take fewer; the others read or write another
+// type.
 void corrupt(const Shader &shader, Constants &constants) {
     if (constants.has("ACTIVATION")) // of linear layers
         constants["ACTIVATION"] = ACTIVATION_RELU;
@@ -127,6 +128,8 @@ void corrupt(const Shader &shader, Constants &constants) {
     else if (&shader == &shaders::qk_scores || &shader == &shaders::index_scores ||
              &shader == &shaders::index_addresses)
         change_format(constants, "KEY_FORMAT");
+    else if (&shader == &shaders::index_scores_dots)
+        constants["HEAD_DIM"] = 8;
     else if (&shader == &shaders::merge_parts || &shader == &shaders::weighted_values)
         change_format(constants, "OUTPUT_FORMAT");
     else
