@@ -31,8 +31,8 @@ bool is_in_halves(const AttentionProblem &problem);
 // The sorted copy of key_indices, as it lies in the workspace.
 vkattn_tensor sorted_lists_of(const vkattn_tensor &key_indices);
 
-// Why tiles cannot attend its lists; "": they can, or there are none. llvmpipe of Mesa 26 crashes in them where keys lie in
-// pages as well: it takes a null pointer for the block table where no lane is at work.
+// Why tiles cannot attend its lists; "": they can, or there are none. llvmpipe of Mesa 26 crashes in some of them: it takes
+// a null pointer for the lists, or for a block table beside them, where no lane is at work.
 const char *obstacle_of_lists(const AttentionProblem &problem, const DeviceCaps &caps);
 
 // The uniform block of a problem's dispatches.

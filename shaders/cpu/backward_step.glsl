@@ -84,8 +84,7 @@ PassingRows own_rows(PassingRows rows) { return advance_rows(rows, gl_LocalInvoc
         dot(own_block(min(d, (blocks)-1)), load_own_block(FORMAT_F32, address, min(d, (blocks)-1)));
 #define ADD_SEEN(sums, factor, blocks, address)                                                                        \
     if (factor != 0.0) [[dont_unroll]]                                                                                 \
-        for (uint d = 0; d < (blocks); ++d) sums[d] +=                                                                 \
-            factor * load_own_block(FORMAT_F32, address, min(d, (blocks)-1));
+        for (uint d = 0; d < (blocks); ++d) sums[d] += factor * load_own_block(FORMAT_F32, address, min(d, (blocks)-1));
 
 const uvec4 EXPONENT = uvec4(0x7f800000u); // all set: infinite or not a number
 #define ARE_FINITE(finite, sums, blocks)                                                                               \

@@ -106,8 +106,13 @@ bool rows_see_all;
 bool find_passing() {
     for (; seeing.x < seeing.y; seeing.x += PASSING) {
         rows = RowTile(batch, kv_head, seeing.x, min(seeing.x + PASSING, seeing.y));
+        if (LISTS_KEYS) { // whatever the block mask hides: see kernels/backward_queries.comp
+            rows_see_all = false;
+            seeing.x += PASSING;
+            return true;
+        }
         Sight sight = sight_of(rows, keys);
-        if (HIDES_TILES && !LISTS_KEYS && sight.first >= keys.end) continue;
+        if (HIDES_TILES && sight.first >= keys.end) continue;
         rows_see_all = are_all_visible(rows, sight, OWN);
         seeing.x += PASSING;
         return true;
@@ -158,8 +163,7 @@ void main() {
         more = true;
     }
     LOAD_AHEAD
-    [[dont_unroll]] while (more) PASS_TILE(more, rows_see_all)
-    if (D_KEY_FORMAT != FORMAT_NONE) {
+    [[dont_unroll]] while (more) PASS_TILE(more, rows_see_all) if (D_KEY_FORMAT != FORMAT_NONE) {
         STORE_SUMS(key_sums, FIRST_BLOCKS, store_key_block)
     }
     if (D_VALUE_FORMAT != FORMAT_NONE) {

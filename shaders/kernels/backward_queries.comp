@@ -27,15 +27,21 @@ layout(local_size_x_id = 0) in;
 RowTile rows; // of the workgroup
 KeyTile tile; // that passes by
 
+uint listed_at(uint passing); // the number of a listed key, or a larger one than any key's
+
 Row row_of_pair(uint own, uint passing) { return row_of_tile(rows, own); }
 Slot slot_of(uint passing) { return advance(tile.first, passing); }
-Key key_to_load(uint passing) { return key_of_slot(row_of_tile(rows, 0), slot_to_load(tile, slot_of(passing))); }
+Key key_to_load(uint passing) {
+    uint slot = slot_to_load(tile, slot_of(passing)).number;
+    return Key(LISTS_KEYS ? min(listed_at(passing), parameters.kv_len - 1) : slot);
+}
 Key key_of_pair(uint own, uint passing) { return key_to_load(passing); }
 uint numbers_of_pair(uint own, uint passing) { return own; }
 uint first_key_of_tile() { return tile.first.number; }
 
 uint times_seen(Row row, uint own, uint passing) {
-    return slot_of(passing).number < tile.end && has_key(row, slot_to_load(tile, slot_of(passing))) ? 1 : 0;
+    bool exists = LISTS_KEYS ? listed_at(passing) < parameters.kv_len : true;
+    return slot_of(passing).number < tile.end && exists ? 1 : 0;
 }
 
 #include "kernels/backward/scores.glsl"
@@ -74,6 +80,21 @@ void store_block(uint own, uint dim, vec4 sum) {
                 parameters.d_query_strides[3], scaled)
 }
 
+// Of lists the tile's keys. Every invocation looks one up, whether it is wanted or not: llvmpipe takes a null pointer for the lists in a
+// loop that it runs through without lanes.
+shared uint listed[LISTS_KEYS ? PASSING : 1];
+uint listed_at(uint passing) { return listed[passing]; }
+
+void list_keys() {
+    barrier(); // the last tile's readers are done
+    [[unroll]] for (uint first = 0; first < PASSING; first += WORKGROUP_SIZE) {
+        uint i = first + lane();
+        uint key = listed_key(list_of_tile(rows), slot_to_load(tile, slot_of(min(i, PASSING - 1))).number);
+        if (i < PASSING) listed[i] = key;
+    }
+    barrier();
+}
+
 KeyWalk walk;
 
 // Lists go tile by tile, whatever the block mask hides: llvmpipe looks for what it hides without lanes, too, and takes a null pointer for
@@ -83,6 +104,7 @@ bool find_passing() {
     if (LISTS_KEYS ? walk.slots.begin >= walk.slots.end : !next_tile(walk, PASSING)) return false;
     tile = tile_of_walk(walk, PASSING);
     pass_tile(walk, PASSING);
+    if (LISTS_KEYS) list_keys();
     return true;
 }
 
@@ -105,6 +127,5 @@ void main() {
         more = find_passing();
     }
     LOAD_AHEAD
-    [[dont_unroll]] while (more) PASS_TILE(more, tile.all_visible)
-    STORE_SUMS(sums, FIRST_BLOCKS, store_block)
+    [[dont_unroll]] while (more) PASS_TILE(more, tile.all_visible) STORE_SUMS(sums, FIRST_BLOCKS, store_block)
 }

@@ -451,7 +451,8 @@ TEST_CASE_FIXTURE(DeviceTest, "gradients of packed sequences") {
                 SequencesCase c;
                 c.lengths = {{37, 45}, {1, 90}, {0, 5}, {64, 64}, {7, 0}, {20, 3}};
                 c.keys = keys;
-                c.mask_flags = VKATTN_MASK_CAUSAL | (more ? VKATTN_MASK_WINDOW : 0u);
+                c.mask_flags = VKATTN_MASK_CAUSAL;
+                if (more) c.mask_flags |= VKATTN_MASK_WINDOW;
                 c.window_left = 20;
                 c.window_right = 5;
                 c.alignment = alignment;

@@ -31,12 +31,29 @@ AttentionProblem problem_of(const ListCase &c, unsigned seed) {
     return p;
 }
 
+std::string message_of(const vkattn_attention_desc &desc) {
+    try {
+        (void)test_device().context().attention_plan(desc);
+    } catch (const vkattn::Error &error) {
+        return error.what();
+    }
+    return "";
+}
+
+// llvmpipe's tiles of lists, which crash.
+bool is_refused(const AttentionProblem &problem, vkattn_kernel kernel) {
+    AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
+    return message_of(describe(problem, results, kernel)).find("llvmpipe crashes in tiles of lists of keys") !=
+           std::string::npos;
+}
+
 void check(const AttentionProblem &problem, vkattn_type output = VKATTN_TYPE_F32) {
     const AttentionReference reference = reference_attention(problem);
     for (const vkattn_kernel kernel : {VKATTN_KERNEL_AUTO, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
                                        VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_COOPMAT}) {
         if (kernel == VKATTN_KERNEL_COOPMAT && (problem.query.type() == VKATTN_TYPE_F32 || !has_matrix_kernels()))
             continue;
+        if (is_refused(problem, kernel)) continue;
         AttentionResults results = all_results(problem, kernel, output);
         check_attention(problem, reference, results, kernel);
     }
@@ -46,15 +63,6 @@ std::vector<float> output_of(const AttentionProblem &problem, vkattn_kernel kern
     AttentionResults results = all_results(problem, kernel, VKATTN_TYPE_F32);
     run_attention(problem, results, test_device().context().attention_plan(describe(problem, results, kernel)));
     return results.output.floats();
-}
-
-std::string message_of(const vkattn_attention_desc &desc) {
-    try {
-        (void)test_device().context().attention_plan(desc);
-    } catch (const vkattn::Error &error) {
-        return error.what();
-    }
-    return "";
 }
 
 } // namespace
@@ -145,7 +153,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the order of a list does not change a bit") {
         for (std::uint64_t list = 0; list < 4; ++list)
             std::shuffle(entries + list * list_len, entries + (list + 1) * list_len, random);
         for (const vkattn_kernel kernel : {VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE})
-            CHECK(output_of(problem, kernel) == output_of(shuffled, kernel));
+            if (!is_refused(problem, kernel)) CHECK(output_of(problem, kernel) == output_of(shuffled, kernel));
         check(shuffled);
     }
 }
@@ -194,10 +202,9 @@ TEST_CASE_FIXTURE(DeviceTest, "lists of packed queries over packed and paged key
             try {
                 plan = test_device().context().attention_plan(desc);
             } catch (const vkattn::Error &error) {
-                const std::string reason = "llvmpipe crashes in tiles of lists of keys in pages";
+                const std::string reason = "llvmpipe crashes in tiles of lists of keys";
                 CHECK_MESSAGE(std::string(error.what()).find(reason) != std::string::npos, error.what());
                 CHECK(kernel == VKATTN_KERNEL_FLASH);
-                CHECK(keys == Keys::kPaged);
                 continue;
             }
             std::vector<Region> regions = regions_of(batch);

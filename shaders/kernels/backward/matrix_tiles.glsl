@@ -107,7 +107,8 @@ void find_largest() {
 }
 
 const uint FIRST_STEPS = 8 * FIRST_VECTORS / MATRIX_K, SECOND_STEPS = 8 * SECOND_VECTORS / MATRIX_K;
-#define OWN_MATRIX(element, pitch, step) tiles, (element) + first_own() * (pitch) + (step)*MATRIX_K / 8, pitch, ROWS_IN_MEMORY
+#define OWN_MATRIX(element, pitch, step)                                                                               \
+    tiles, (element) + first_own() * (pitch) + (step)*MATRIX_K / 8, pitch, ROWS_IN_MEMORY
 MATRIX_A first_in_registers[QUERY_IN_REGISTERS != 0 ? FIRST_STEPS : 1];
 MATRIX_A second_in_registers[QUERY_IN_REGISTERS != 0 ? SECOND_STEPS : 1];
 
@@ -152,16 +153,16 @@ uvec4 ahead_first[2 * FIRST_OF_LANE], ahead_second[2 * SECOND_OF_LANE];
 const uint PAIRS = PASSING / 2;
 #define FOR_PAIRS(turn, n, pair, vector, pairs, of_lane)                                                               \
     [[unroll]] for (uint turn = 0, n = lane(), pair = n % PAIRS, vector = n / PAIRS; turn < (of_lane);                 \
-                    ++turn, n += WORKGROUP_SIZE, pair = n % PAIRS, vector = n / PAIRS)                                 \
-        if ((pairs) % WORKGROUP_SIZE == 0 || n < (pairs))
+                    ++turn, n += WORKGROUP_SIZE, pair = n % PAIRS,                                                     \
+                    vector = n / PAIRS) if ((pairs) % WORKGROUP_SIZE == 0 || n < (pairs))
 
 #define LOAD_AHEAD                                                                                                     \
     load_numbers();                                                                                                    \
-    FOR_PAIRS(turn, n, pair, vector, FIRST_PAIRS, FIRST_OF_LANE) {                                      \
+    FOR_PAIRS(turn, n, pair, vector, FIRST_PAIRS, FIRST_OF_LANE) {                                                     \
         ahead_first[2 * turn] = passing_first(2 * pair, 8 * vector);                                                   \
         ahead_first[2 * turn + 1] = passing_first(2 * pair + 1, 8 * vector);                                           \
     }                                                                                                                  \
-    FOR_PAIRS(turn, n, pair, vector, SECOND_PAIRS, SECOND_OF_LANE) {                                   \
+    FOR_PAIRS(turn, n, pair, vector, SECOND_PAIRS, SECOND_OF_LANE) {                                                   \
         ahead_second[2 * turn] = passing_second(2 * pair, 8 * vector);                                                 \
         ahead_second[2 * turn + 1] = passing_second(2 * pair + 1, 8 * vector);                                         \
     }
@@ -209,7 +210,7 @@ void put_summed(bool all_visible) {
 
 SUMS scores_of_tile[PASSING_TILES], gradients_of_tile[PASSING_TILES];
 
-#define MULTIPLY(products, in_registers, own_element, passing_element, steps, pitch)                                    \
+#define MULTIPLY(products, in_registers, own_element, passing_element, steps, pitch)                                   \
     FOR_MATRICES(k, PASSING_TILES) products[k] = ZEROS;                                                                \
     FOR_MATRICES(step, steps) {                                                                                        \
         MATRIX_A own;                                                                                                  \
