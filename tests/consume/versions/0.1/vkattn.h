@@ -186,7 +186,31 @@ typedef enum vkattn_role {
     VKATTN_ROLE_VALUES = 48,
     VKATTN_ROLE_TREE_MASK = 49,
     VKATTN_ROLE_POSITIONS = 50,
-    VKATTN_ROLE_COUNT = 51,
+    VKATTN_ROLE_D_OUTPUT = 51,
+    VKATTN_ROLE_D_QUERY = 52,
+    VKATTN_ROLE_D_KEY = 53,
+    VKATTN_ROLE_D_VALUE = 54,
+    VKATTN_ROLE_D_ATTN_MASK = 55,
+    VKATTN_ROLE_D_SINKS = 56,
+    VKATTN_ROLE_D_INPUT = 57,
+    VKATTN_ROLE_D_WEIGHT = 58,
+    VKATTN_ROLE_D_BIAS = 59,
+    VKATTN_ROLE_D_GATE = 60,
+    VKATTN_ROLE_LABELS = 61,
+    VKATTN_ROLE_LOSS = 62,
+    VKATTN_ROLE_MEAN_LOSS = 63,
+    VKATTN_ROLE_LOSS_SCALE = 64,
+    VKATTN_ROLE_SQUARED_NORM = 65,
+    VKATTN_ROLE_GOOD_STEPS = 66,
+    VKATTN_ROLE_FACTOR = 67,
+    VKATTN_ROLE_STEP = 68,
+    VKATTN_ROLE_PARAMETER = 69,
+    VKATTN_ROLE_GRADIENT = 70,
+    VKATTN_ROLE_FIRST_MOMENT = 71,
+    VKATTN_ROLE_SECOND_MOMENT = 72,
+    VKATTN_ROLE_LEARNING_RATE = 73,
+    VKATTN_ROLE_COPY = 74,
+    VKATTN_ROLE_COUNT = 75,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 typedef struct vkattn_region {
@@ -757,7 +781,18 @@ VKATTN_API vkattn_result vkattn_merge_plan(vkattn_context context, const vkattn_
     X(argmax)                                                                                                          \
     X(linear_attention)                                                                                                \
     X(causal_conv1d)                                                                                                   \
-    X(gated_rms_norm)
+    X(gated_rms_norm)                                                                                                  \
+    X(attention_backward)                                                                                              \
+    X(linear_backward)                                                                                                 \
+    X(norm_backward)                                                                                                   \
+    X(rotary_embedding)                                                                                                \
+    X(gated_activation)                                                                                                \
+    X(gated_activation_backward)                                                                                       \
+    X(embedding_backward)                                                                                              \
+    X(cross_entropy)                                                                                                   \
+    X(squared_norm)                                                                                                    \
+    X(optimizer_step)                                                                                                  \
+    X(adamw)
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -829,6 +864,46 @@ typedef struct vkattn_argmax_desc {
     vkattn_tensor values;
 } vkattn_argmax_desc;
 VKATTN_API vkattn_result vkattn_argmax_plan(vkattn_context context, const vkattn_argmax_desc *desc, vkattn_plan *plan);
+typedef enum vkattn_rope_scaling_kind {
+    VKATTN_ROPE_UNSCALED = 0,
+    VKATTN_ROPE_LINEAR = 1,
+    VKATTN_ROPE_LLAMA3 = 2,
+    VKATTN_ROPE_YARN = 3,
+    VKATTN_ROPE_LONGROPE = 4,
+    VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
+} vkattn_rope_scaling_kind;
+typedef struct vkattn_rope_scaling {
+    vkattn_rope_scaling_kind kind;
+    float factor;
+    uint32_t original_max_position;
+    float low_freq_factor;
+    float high_freq_factor;
+    float beta_fast;
+    float beta_slow;
+    float attention_factor;
+    uint32_t factor_count;
+    const float *factors;
+} vkattn_rope_scaling;
+#define VKATTN_ROPE_SECTIONS 4
+typedef struct vkattn_rotary_embedding_desc {
+    VKATTN_STRUCT_SIZE(vkattn_rotary_embedding_desc);
+    vkattn_tensor input;
+    vkattn_tensor output;
+    vkattn_tensor positions;
+    vkattn_tensor past_lengths;
+    vkattn_tensor cu_seqlens;
+    uint32_t max_seqlen;
+    uint32_t past_len;
+    uint32_t rotary_dim;
+    float rope_theta;
+    uint32_t rope_interleaved;
+    vkattn_rope_scaling rope_scaling;
+    uint32_t rope_sections[VKATTN_ROPE_SECTIONS];
+    uint32_t rope_sections_interleaved;
+    uint32_t inverse;
+} vkattn_rotary_embedding_desc;
+VKATTN_API vkattn_result vkattn_rotary_embedding_plan(vkattn_context context, const vkattn_rotary_embedding_desc *desc,
+                                                      vkattn_plan *plan);
 #ifdef __cplusplus
 }
 #endif
@@ -903,6 +978,149 @@ VKATTN_API vkattn_result vkattn_gated_rms_norm_plan(vkattn_context context, cons
 }
 #endif
 #endif
+#ifndef VKATTN_GRADIENTS_H
+#define VKATTN_GRADIENTS_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+typedef struct vkattn_attention_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_attention_backward_desc);
+    const vkattn_attention_desc *attention;
+    vkattn_tensor d_output;
+    vkattn_tensor d_query;
+    vkattn_tensor d_key;
+    vkattn_tensor d_value;
+    vkattn_tensor d_attn_mask;
+    vkattn_tensor d_sinks;
+} vkattn_attention_backward_desc;
+VKATTN_API vkattn_result vkattn_attention_backward_plan(vkattn_context context,
+                                                        const vkattn_attention_backward_desc *desc, vkattn_plan *plan);
+VKATTN_API vkattn_result vkattn_attention_backward_measure(vkattn_context context,
+                                                           const vkattn_attention_backward_desc *desc,
+                                                           vkattn_measure *measure);
+typedef struct vkattn_linear_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_linear_backward_desc);
+    vkattn_tensor input;
+    vkattn_tensor weight;
+    vkattn_tensor d_output;
+    vkattn_tensor residual;
+    vkattn_tensor d_input;
+    vkattn_tensor d_weight;
+    vkattn_tensor d_bias;
+    uint32_t accumulate;
+} vkattn_linear_backward_desc;
+VKATTN_API vkattn_result vkattn_linear_backward_plan(vkattn_context context, const vkattn_linear_backward_desc *desc,
+                                                     vkattn_plan *plan);
+typedef struct vkattn_norm_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_norm_backward_desc);
+    vkattn_tensor input;
+    vkattn_tensor weight;
+    vkattn_tensor d_output;
+    vkattn_tensor residual;
+    vkattn_tensor d_input;
+    vkattn_tensor d_weight;
+    vkattn_tensor d_bias;
+    vkattn_norm_kind kind;
+    vkattn_optional_float epsilon;
+    uint32_t accumulate;
+} vkattn_norm_backward_desc;
+VKATTN_API vkattn_result vkattn_norm_backward_plan(vkattn_context context, const vkattn_norm_backward_desc *desc,
+                                                   vkattn_plan *plan);
+typedef struct vkattn_gated_activation_desc {
+    VKATTN_STRUCT_SIZE(vkattn_gated_activation_desc);
+    vkattn_tensor gate;
+    vkattn_tensor input;
+    vkattn_tensor output;
+    vkattn_activation activation;
+} vkattn_gated_activation_desc;
+VKATTN_API vkattn_result vkattn_gated_activation_plan(vkattn_context context, const vkattn_gated_activation_desc *desc,
+                                                      vkattn_plan *plan);
+typedef struct vkattn_gated_activation_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_gated_activation_backward_desc);
+    vkattn_tensor gate;
+    vkattn_tensor input;
+    vkattn_tensor d_output;
+    vkattn_tensor d_gate;
+    vkattn_tensor d_input;
+    vkattn_activation activation;
+} vkattn_gated_activation_backward_desc;
+VKATTN_API vkattn_result vkattn_gated_activation_backward_plan(vkattn_context context,
+                                                               const vkattn_gated_activation_backward_desc *desc,
+                                                               vkattn_plan *plan);
+typedef struct vkattn_embedding_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_embedding_backward_desc);
+    vkattn_tensor tokens;
+    vkattn_tensor d_output;
+    vkattn_tensor d_weight;
+    uint32_t accumulate;
+} vkattn_embedding_backward_desc;
+VKATTN_API vkattn_result vkattn_embedding_backward_plan(vkattn_context context,
+                                                        const vkattn_embedding_backward_desc *desc, vkattn_plan *plan);
+#ifdef __cplusplus
+}
+#endif
+#endif
+#ifndef VKATTN_TRAINING_H
+#define VKATTN_TRAINING_H
+#ifdef __cplusplus
+extern "C" {
+#endif
+typedef struct vkattn_cross_entropy_desc {
+    VKATTN_STRUCT_SIZE(vkattn_cross_entropy_desc);
+    vkattn_tensor input;
+    vkattn_tensor labels;
+    vkattn_tensor loss_scale;
+    vkattn_tensor loss;
+    vkattn_tensor mean_loss;
+    vkattn_tensor d_input;
+    vkattn_optional_uint ignore_label;
+} vkattn_cross_entropy_desc;
+VKATTN_API vkattn_result vkattn_cross_entropy_plan(vkattn_context context, const vkattn_cross_entropy_desc *desc,
+                                                   vkattn_plan *plan);
+typedef struct vkattn_squared_norm_desc {
+    VKATTN_STRUCT_SIZE(vkattn_squared_norm_desc);
+    vkattn_tensor gradient;
+    vkattn_tensor squared_norm;
+    uint32_t accumulate;
+    vkattn_optional_float scale;
+} vkattn_squared_norm_desc;
+VKATTN_API vkattn_result vkattn_squared_norm_plan(vkattn_context context, const vkattn_squared_norm_desc *desc,
+                                                  vkattn_plan *plan);
+typedef struct vkattn_optimizer_step_desc {
+    VKATTN_STRUCT_SIZE(vkattn_optimizer_step_desc);
+    vkattn_tensor squared_norm;
+    vkattn_tensor loss_scale;
+    vkattn_tensor good_steps;
+    vkattn_tensor factor;
+    vkattn_tensor step;
+    vkattn_optional_float max_norm;
+    vkattn_optional_float growth_factor;
+    vkattn_optional_float backoff_factor;
+    uint32_t growth_interval;
+} vkattn_optimizer_step_desc;
+VKATTN_API vkattn_result vkattn_optimizer_step_plan(vkattn_context context, const vkattn_optimizer_step_desc *desc,
+                                                    vkattn_plan *plan);
+typedef struct vkattn_adamw_desc {
+    VKATTN_STRUCT_SIZE(vkattn_adamw_desc);
+    vkattn_tensor parameter;
+    vkattn_tensor gradient;
+    vkattn_tensor first_moment;
+    vkattn_tensor second_moment;
+    vkattn_tensor step;
+    vkattn_tensor factor;
+    vkattn_tensor learning_rate;
+    vkattn_tensor copy;
+    vkattn_optional_float beta1;
+    vkattn_optional_float beta2;
+    vkattn_optional_float epsilon;
+    vkattn_optional_float weight_decay;
+    vkattn_optional_float copy_scale;
+} vkattn_adamw_desc;
+VKATTN_API vkattn_result vkattn_adamw_plan(vkattn_context context, const vkattn_adamw_desc *desc, vkattn_plan *plan);
+#ifdef __cplusplus
+}
+#endif
+#endif
 #ifndef VKATTN_LAYERS_H
 #define VKATTN_LAYERS_H
 #ifdef __cplusplus
@@ -924,27 +1142,6 @@ typedef enum vkattn_mla_form {
     VKATTN_MLA_ABSORB = 1,
     VKATTN_MLA_FORM_MAX_ENUM = 0x7fffffff
 } vkattn_mla_form;
-typedef enum vkattn_rope_scaling_kind {
-    VKATTN_ROPE_UNSCALED = 0,
-    VKATTN_ROPE_LINEAR = 1,
-    VKATTN_ROPE_LLAMA3 = 2,
-    VKATTN_ROPE_YARN = 3,
-    VKATTN_ROPE_LONGROPE = 4,
-    VKATTN_ROPE_SCALING_KIND_MAX_ENUM = 0x7fffffff
-} vkattn_rope_scaling_kind;
-typedef struct vkattn_rope_scaling {
-    vkattn_rope_scaling_kind kind;
-    float factor;
-    uint32_t original_max_position;
-    float low_freq_factor;
-    float high_freq_factor;
-    float beta_fast;
-    float beta_slow;
-    float attention_factor;
-    uint32_t factor_count;
-    const float *factors;
-} vkattn_rope_scaling;
-#define VKATTN_ROPE_SECTIONS 4
 typedef struct vkattn_layer_config {
     VKATTN_STRUCT_SIZE(vkattn_layer_config);
     vkattn_layer_kind kind;
