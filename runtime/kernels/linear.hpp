@@ -54,7 +54,7 @@ struct LinearKernel {
     std::span<const Knob> knobs{};
     uint32_t trial_rows = 19;                    // of the inputs that test it
     std::array<uint32_t, 6> gated_trial_knobs{}; // with which a gated product tests it; others are divided by the rule
-    bool transposes = false; // it is for transposed factors, others are for those that are not
+    bool transposes = false;                     // it is for transposed factors, others are for those that are not
 };
 
 extern const LinearKernel kLinearCoopmat, kLinearAddresses, kLinearVector, kLinearTiles, kLinearDots, kLinearUniform,
