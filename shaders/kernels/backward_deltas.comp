@@ -19,6 +19,8 @@ layout(local_size_x_id = 0) in;
 
 shared float found[WORKGROUP_SIZE];
 
+const uint FOURS_AT_ONCE = 8;
+
 // The largest magnitude among the row's elements of d_output.
 float largest = 0.0;
 
@@ -27,11 +29,19 @@ float delta_of(Row row) {
     uint stride = parameters.d_output_strides[3];
     const bool pairs = has(FEATURE_OUTPUT_PAIRS), gradient_pairs = (GRADIENT_PAIRS & 1u) != 0u;
     float sum = 0.0;
-    for (uint dim = 0; dim + 4 <= V_HEAD_DIM; dim += 4) {
-        vec4 o = output_load4(OUTPUT_FORMAT, pairs, of_output + dim * OUTPUT_DIM_STRIDE, OUTPUT_DIM_STRIDE);
-        vec4 g = d_output_load4(D_OUTPUT_FORMAT, gradient_pairs, of_gradient + dim * stride, stride);
-        [[unroll]] for (uint i = 0; i < 4; ++i) sum = fma(g[i], o[i], sum);
-        largest = max(largest, max(max(abs(g.x), abs(g.y)), max(abs(g.z), abs(g.w))));
+    // Past the last four, those once more: the loads of several are under way together, and none is behind a branch.
+    const uint fours = V_HEAD_DIM / 4;
+    [[dont_unroll]] for (uint first = 0; first < fours; first += FOURS_AT_ONCE) {
+        vec4 o[FOURS_AT_ONCE], g[FOURS_AT_ONCE];
+        [[unroll]] for (uint k = 0; k < FOURS_AT_ONCE; ++k) {
+            uint dim = 4 * min(first + k, fours - 1);
+            o[k] = output_load4(OUTPUT_FORMAT, pairs, of_output + dim * OUTPUT_DIM_STRIDE, OUTPUT_DIM_STRIDE);
+            g[k] = d_output_load4(D_OUTPUT_FORMAT, gradient_pairs, of_gradient + dim * stride, stride);
+        }
+        [[unroll]] for (uint k = 0; k < FOURS_AT_ONCE; ++k) {
+            [[unroll]] for (uint i = 0; i < 4; ++i) sum = first + k < fours ? fma(g[k][i], o[k][i], sum) : sum;
+            largest = max(largest, max(max(abs(g[k].x), abs(g[k].y)), max(abs(g[k].z), abs(g[k].w))));
+        }
     }
     for (uint dim = V_HEAD_DIM / 4 * 4; dim < V_HEAD_DIM; ++dim) {
         float gradient = d_output_load(D_OUTPUT_FORMAT, of_gradient + dim * stride);
