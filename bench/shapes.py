@@ -21,6 +21,7 @@ class Shape:
     key_list: int = 0  # keys that each query's list names; 0: there are no lists
     variant: str = ""  # a file of functions; "": none
     kv_scales: str = "none"  # tensor, head, row
+    backward: bool = False  # the gradients in place of attention
 
     def flops(self):
         """Of the query-key pairs that the mask leaves."""
@@ -40,6 +41,7 @@ class Shape:
         options += ["--key-list", self.key_list] if self.key_list else []
         options += ["--variant", self.variant] if self.variant else []
         options += ["--kv-scales", self.kv_scales] if self.kv_scales != "none" else []
+        options += ["--backward"] if self.backward else []
         return options + (["--value-in-key"] if self.head_dim != self.v_head_dim else [])
 
 
@@ -69,12 +71,14 @@ class LinearShape:
     kind: str
     input_norm: bool = False
     weight_type: str = ""  # "": kind
+    backward: bool = False  # the gradients in place of the product
 
     def options(self):
         """Of `vkattn bench`."""
         options = ["--op", "linear", "--rows", self.rows, "--in-features", self.in_features, "--out-features", self.out_features,
                    "--dtype", self.kind]
         options += ["--weight-dtype", self.weight_type] if self.weight_type else []
+        options += ["--backward"] if self.backward else []
         return options + (["--input-norm"] if self.input_norm else [])
 
 

@@ -30,8 +30,8 @@ def why_not(shape):
         return "not a shape of attention"
     if shape.page_size:
         return "ggml has no paged K and V"
-    if shape.key_list or shape.variant:
-        return "ggml has no lists of keys, nor functions of one's own"
+    if shape.key_list or shape.variant or shape.backward:
+        return "ggml has no lists of keys, no functions of one's own, no gradients of attention"
     if shape.kv_type not in ggml_attention.TYPES:
         return f"ggml has no K and V of {shape.kv_type}"
     if shape.head_dim % 8 or shape.v_head_dim % 8:

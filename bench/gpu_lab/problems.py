@@ -52,5 +52,12 @@ def variants():
     yield Shape("variant MLA 576/512 f16 1 query", 128, 1, 1, 4096, 576, 512, False, "f16", query_type="f16", variant=VARIANT)
 
 
+def gradients():
+    for kind, size in (("f16", 64), ("f16", 128), ("f32", 64)):
+        yield Shape(f"gradients {kind} D{size} causal", 32, 8, 2048, 2048, size, size, True, kind, query_type=kind, backward=True)
+    yield LinearShape("linear gradients f16 512 rows", 512, 4096, 4096, "f16", backward=True)
+    yield LinearShape("linear gradients q4_K 512 rows", 512, 4096, 4096, "f16", weight_type="q4_K", backward=True)
+
+
 def problems():
-    return [*prefills(), *decodes(), *latents(), *linears(), *lists(), *variants()]
+    return [*prefills(), *decodes(), *latents(), *linears(), *lists(), *variants(), *gradients()]
