@@ -114,3 +114,11 @@ def test_what_is_refused():
         gradients.scaled_dot_product_attention(query.detach().numpy(), query, query)
     with pytest.raises(ValueError):
         gradients.scaled_dot_product_attention(query, query[..., :4], query)
+    with pytest.raises(ValueError, match="attn_mask: given with is_causal"):
+        gradients.scaled_dot_product_attention(query, query, query, torch.zeros(5, 5), is_causal=True)
+    with pytest.raises(TypeError, match="key: dtype"):
+        gradients.scaled_dot_product_attention(query, query.half(), query)
+
+
+def test_finite_biases_hide_nothing():
+    compare(((1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8)), torch.full((3, 5), torch.finfo(torch.float32).min) * 0.9)

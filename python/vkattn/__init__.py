@@ -6,7 +6,8 @@
     out = vkattn.attention(q, k, v, is_causal=True, enable_gqa=True)
 
 attention    the operator, with all that the library has; merge joins its partial results
-attention_backward, linear_backward, norm_backward   gradients
+attention_backward, linear_backward, norm_backward, embedding_backward, gated_activation_backward   gradients
+cross_entropy, squared_norm, optimizer_step, adamw   the rest of a training step; vkattn.torch: attention under PyTorch's autograd
 tree_mask    what a draft of tokens in a tree makes each of them see: of attention and of layers
 scaled_dot_product_attention   PyTorch's function of this name
 flex_attention   attention with functions of your own, of Python or GLSL; create_block_mask: which blocks of keys they hide

@@ -113,7 +113,7 @@ def host_array(value, name):
     torch = torch_of(value)
     if torch is not None:
         if value.requires_grad and torch.is_grad_enabled():
-            raise ValueError(f"{name}: requires a gradient, expected a tensor that does not, since vkattn computes none: "
+            raise ValueError(f"{name}: requires a gradient, expected a tensor that does not: vkattn.torch has gradients, "
                              "detach() it, or call under torch.no_grad()")
         if value.device.type != "cpu" or value.layout != torch.strided:
             raise TypeError(f"{name}: a tensor of {value.layout} on {value.device}, expected a dense one on the CPU")

@@ -94,7 +94,8 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     d_output   in the shape of the output: float32, float16 or bfloat16
     output, log_sum_exp  what attention returned with return_lse=True; None for both: computed again
     gradients  which of "query", "key", "value", "attn_mask" (an additive one) and "sinks"
-    Returns them in that order, each in the shape and the type of what it is the gradient of; one alone is no tuple. Results are of the kind
+    Returns them in that order, each in the shape and the type of what it is the gradient of, but that of attn_mask of four dimensions, of
+    every key, and float32 where that is bfloat16; one alone is no tuple. Results are of the kind
     that attention's are. A query or key that nothing sees has gradient 0, and so have packed rows of no sequence.
     """
     names = _checked_names(gradients, _OF)

@@ -10,7 +10,7 @@ from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
 
-_LEAST_BIAS = numpy.float32(-5e37)  # little less hides a key in the library, which no finite bias does in PyTorch
+LEAST_BIAS = numpy.float32(-5e37)  # little less hides a key in the library, which no finite bias does in PyTorch
 
 
 @outside_graphs
@@ -26,7 +26,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     What differs: float64 is refused, as are scales that are not finite and head sizes above 576; masks of one dimension
     broadcast in every case; finite biases below -6e37 in an Array hide their keys; the weights that dropout zeroes are others,
     chosen by a number that is drawn from PyTorch's generator for tensors, and from numpy.random else. A query that sees no key
-    gives 0, as in PyTorch since 2.5. There are no gradients.
+    gives 0, as in PyTorch since 2.5. vkattn.torch has the same with gradients.
     """
     call = Call(None, (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)))
     query, key, value = as_array(query, "query", FLOATS), as_array(key, "key", FLOATS), as_array(value, "value", FLOATS)
@@ -126,8 +126,8 @@ def _mask(mask, query, scores, batch):
 
 
 def _finite_biases_kept(mask):
-    low = (mask < _LEAST_BIAS) & (mask != -numpy.inf)
-    return numpy.where(low, _LEAST_BIAS, mask) if low.any() else mask
+    low = (mask < LEAST_BIAS) & (mask != -numpy.inf)
+    return numpy.where(low, LEAST_BIAS, mask) if low.any() else mask
 
 
 def _zero_rows(array):

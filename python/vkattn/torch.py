@@ -5,7 +5,7 @@ import torch
 
 from .attention import attention
 from .gradients import attention_backward
-from .scaled_dot_product import drawn_seed
+from .scaled_dot_product import LEAST_BIAS, drawn_seed
 from .scaled_dot_product import scaled_dot_product_attention as _without_gradients
 
 _DIFFERENTIATED = ("query", "key", "value", "attn_mask")
@@ -47,6 +47,11 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
             raise TypeError(f"vkattn.torch: {type(each).__name__}, expected tensors: vkattn.scaled_dot_product_attention takes others")
     if not torch.is_grad_enabled() or not any(each.requires_grad for each in tensors):
         return _without_gradients(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if is_causal and attn_mask is not None:
+        raise ValueError("attn_mask: given with is_causal, expected one of them")
+    for name, each in (("key", key), ("value", value)):
+        if each.dtype != query.dtype:
+            raise TypeError(f"{name}: dtype {each.dtype}, expected {query.dtype} as query has")
     given = _in_four_dimensions(query, key, value, attn_mask, enable_gqa)
     if given is None or dropout_p == 1:  # nothing to differentiate: PyTorch's own is as fast
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
@@ -75,6 +80,8 @@ def _in_four_dimensions(query, key, value, attn_mask, grouped):
         return expanded.reshape(math.prod(to[:-1]), *(to[-1:] or (1,)), *tensor.shape[-2:])
 
     mask = attn_mask
+    if mask is not None and mask.dtype in (torch.float32, torch.bfloat16):  # a little less hides a key, which no finite bias does in PyTorch
+        mask = torch.where((mask < LEAST_BIAS) & (mask != -math.inf), float(LEAST_BIAS), mask)
     if mask is not None and mask.ndim > 2 and len(batch) > 2:
         mask = folded(mask, batch)
     return folded(query, batch), folded(key, kv_batch), folded(value, kv_batch), mask, batch

@@ -46,7 +46,7 @@ def cross_entropy(input, labels, *, ignore_label=-100, loss_scale=None, return_l
         call.result("loss", labels.shape, "float32")
     if return_gradient or out is not None:
         call.result("d_input", input.shape, input, out)
-    desc = _abi.CrossEntropyDesc(ignore_label=ignore_label if 0 <= ignore_label < input.shape[-1] else None)
+    desc = _abi.CrossEntropyDesc(ignore_label=ignore_label if ignore_label is not None and 0 <= ignore_label < input.shape[-1] else None)
     _describe_all(call, desc, ("loss_scale", "mean_loss"))
     for name, array in {**call.inputs, **call.outputs}.items():
         if name in ("input", "d_input"):

@@ -158,7 +158,10 @@ std::string key_of(vkattn_attention_backward_desc desc) {
 std::string key_of(vkattn_rotary_embedding_desc desc) {
     const vkattn_rope_scaling &scaling = desc.rope_scaling;
     std::string key;
-    if (scaling.factors != nullptr)
+    const uint32_t rank = std::min(desc.input.rank, uint32_t{4});
+    const uint64_t dims = desc.rotary_dim != 0 ? desc.rotary_dim : rank > 0 ? desc.input.shape[rank - 1] : 0;
+    const bool has_factors = scaling.kind == VKATTN_ROPE_LONGROPE && scaling.factors != nullptr;
+    if (has_factors && scaling.factor_count == dims / 2) // others are refused before they are read
         key.assign(reinterpret_cast<const char *>(scaling.factors), scaling.factor_count * sizeof *scaling.factors);
     desc.rope_scaling.factors = nullptr;
     return key.append(reinterpret_cast<const char *>(&desc), sizeof desc);

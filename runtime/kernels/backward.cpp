@@ -32,7 +32,7 @@ uint64_t shared_bytes(const AttentionProblem &problem, const BackwardTile &tile)
     constexpr uint64_t kElement = 16, kNumbers = 8; // of a block; of a row
     const uint64_t pitch = tile.dims_of_chunk / 4 + 1, own = tile.own(), passing = tile.passing();
     return kElement * (own * pitch + std::max(passing * pitch, tile.keys_of_chunk * sum_pitch(problem, tile))) +
-           2 * sizeof(float) * own * passing + kNumbers * std::max(own, passing) + sizeof(uint32_t);
+           2 * sizeof(float) * own * passing + kNumbers * std::max(own, passing) + sizeof(uint32_t) * (1 + passing);
 }
 
 // As many as fit where the products' tile lies.
@@ -96,7 +96,7 @@ uint64_t shared_bytes(const AttentionProblem &problem, const MatrixBackwardTile 
     const uint64_t strips = 2 * own * (passing / 4 + 1);
     const uint64_t others = strips + std::max(passing * pitches, of_sums * (passing / 8 + 1));
     return kElement * (tile.own_in_registers ? std::max(own * pitches, others) : own * pitches + others) +
-           kNumbers * std::max(own, passing) + sizeof(float) * tile.subgroups * tile.subgroup_size;
+           kNumbers * std::max(own, passing) + sizeof(float) * (tile.subgroups * tile.subgroup_size + passing);
 }
 
 const Shader &matrix_shader(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums) {
@@ -136,10 +136,13 @@ BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn
                             .passing = round_up(rows, std::max({shape.n, shape.k, 8u}))};
     uint32_t matrices = tiles(problem.head_dim, shape.n);
     if (sums == BackwardSums::kKeys) matrices += tiles(problem.v_head_dim, shape.n);
-    if (matrices * shape.m * shape.n / tile.subgroup_size > kMostSumsOfInvocation) return {};
+    const bool is_whole =
+        tile.passing % shape.n == 0 && tile.passing % shape.k == 0 && shape.m * tile.passing / 2 >= tile.subgroup_size;
+    if (!is_whole || matrices * shape.m * shape.n / tile.subgroup_size > kMostSumsOfInvocation) return {};
     const auto fits = [&] {
         return shared_bytes(problem, tile, sums) <= caps.max_shared_memory_bytes &&
-               tile.subgroups * tile.subgroup_size <= caps.max_workgroup_invocations;
+               tile.subgroups * tile.subgroup_size <= caps.max_workgroup_invocations &&
+               (caps.max_workgroup_subgroups == 0 || tile.subgroups <= caps.max_workgroup_subgroups);
     };
     while (!fits() && tile.subgroups > 1) tile.subgroups /= 2;
     if (!fits()) return {};

@@ -73,9 +73,13 @@ uint32_t fewest_features(const LinearProblem &problem, const DeviceCaps &caps) {
 
 // Makes the tile as wide as they are.
 void take_whole_eights(LinearMatrixTile &tile, const LinearProblem &problem) {
-    if (problem.transposed == 0 || !is_quantised(problem.weight.type)) return;
+    constexpr uint32_t kTwoEights = 16; // of either side, that an invocation's loads take together
+    if (problem.transposed == 0) return;
+    while (tile_rows(tile) % kTwoEights != 0) tile.row_matrices *= 2;
+    while (outputs_of(tile) % kTwoEights != 0) tile.output_matrices *= 2;
+    if (!is_quantised(problem.weight.type)) return;
     while (outputs_of(tile) % elements_of_eights(problem.weight.type) != 0) {
-        if (tile.row_subgroups > 1) {
+        if (tile.row_subgroups > 1 && tile_rows(tile) / 2 % kTwoEights == 0) {
             tile.row_subgroups /= 2;
             tile.output_subgroups *= 2;
         } else {

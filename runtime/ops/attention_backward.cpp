@@ -151,10 +151,18 @@ class BackwardSteps {
         deltas_ = reserve(problem_.log_sum_exp);
         if (given_.computes_output) add_output();
         problem_ = with_memory(problem_);
+        if (has_keys(given_.problem)) keep_mask();
         if (!has_keys(given_.problem)) sources_[BINDING_KEY] = sources_[BINDING_VALUE] = sources_[BINDING_QUERY];
         if (present(problem_.key_indices)) add_sorted_lists();
         add_deltas();
         builder_.barrier();
+    }
+
+    // Lists without entries hide every key, and with them the mask, of which a gradient may be wanted all the same.
+    void keep_mask() {
+        problem_.attn_mask = given_.problem.attn_mask;
+        problem_.mask_in_turn = given_.problem.mask_in_turn;
+        problem_.mask_times_slopes = given_.problem.mask_times_slopes;
     }
 
     void add_output() {
@@ -278,7 +286,7 @@ class BackwardSteps {
         if (problem_.query.type == VKATTN_TYPE_F16 && (matrices_of(BackwardSums::kQueries).shader != nullptr ||
                                                        matrices_of(BackwardSums::kKeys).shader != nullptr)) {
             largest_ = reserve(
-                contiguous(VKATTN_TYPE_F32, {uint64_t{deltas.groups[0]} * deltas.groups[1] * deltas.groups[2]}));
+                contiguous(VKATTN_TYPE_F32, {uint64_t{deltas.groups[0]} * deltas.groups[1] * deltas.groups[2], 2}));
             deltas.constants.GRADIENT_PAIRS |= GRADIENTS_LARGEST;
         }
         Step &step = add_step(deltas, push, builder_.keep_uniforms(with_gradients(shape.parameters)));
@@ -401,7 +409,7 @@ class BackwardSteps {
 
     void add_mask() {
         const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kMask);
-        const auto [entries, heads, rows, len] = std::to_array(problem_.attn_mask.shape);
+        const auto [entries, heads, rows, len] = std::to_array(given_.d_attn_mask.tensor.shape);
         const uint32_t query_tiles = tiles(problem_.q_len, tile.own());
         const uint64_t passing =
             problem_.batch / entries * (problem_.query_heads / heads) * (rows == 1 ? query_tiles : 1);
@@ -419,6 +427,10 @@ class BackwardSteps {
     void add_sinks() {
         constexpr uint32_t kWorkgroup = 128;
         const double rows = static_cast<double>(query_positions(problem_)) * problem_.query_heads;
+        const uint64_t iterations = problem_.batch * uint64_t{tiles(std::max(problem_.q_len, 1u), kWorkgroup)};
+        if (caps_.max_loop_iterations != 0 && iterations > caps_.max_loop_iterations)
+            fail(VKATTN_ERROR_UNSUPPORTED, "d_sinks: of ", problem_.batch, " sequences of ", problem_.q_len,
+                 " queries, too many ", on_bounded_loops(caps_));
         const AttentionShape::Dispatch dispatch{&shaders::backward_sinks,
                                                 constants_of(problem_, kWorkgroup),
                                                 {given_.problem.query_heads, 1, 1},

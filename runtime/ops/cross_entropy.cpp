@@ -44,10 +44,15 @@ View workspace_of(PlanBuilder &builder, std::initializer_list<uint64_t> shape) {
 }
 
 // Some drivers bound the iterations of a shader's loops, and one workgroup counts all labels.
-void require_loops(const DeviceCaps &caps, uint64_t rows) {
+void require_loops(const DeviceCaps &caps, uint64_t rows, uint64_t features) {
+    constexpr uint64_t kFewest = 64; // invocations of a row's workgroup
     const uint64_t most = uint64_t{caps.max_loop_iterations} * CROSS_ENTROPY_MEAN_WORKGROUP_SIZE;
     if (most != 0 && rows > most)
         fail(VKATTN_ERROR_UNSUPPORTED, "labels: ", rows, " of them, expected at most ", most, " ",
+             on_bounded_loops(caps));
+    const uint64_t most_features = caps.max_loop_iterations * kFewest;
+    if (most_features != 0 && features > most_features)
+        fail(VKATTN_ERROR_UNSUPPORTED, "input: ", features, " logits of a row, expected at most ", most_features, " ",
              on_bounded_loops(caps));
 }
 
@@ -99,7 +104,7 @@ class CrossEntropy {
 void plan_cross_entropy(PlanBuilder &builder, const vkattn_cross_entropy_desc &desc) {
     CrossEntropyTensors tensors = checked(desc);
     const vkattn_tensor &input = tensors.input.tensor;
-    require_loops(builder.context().caps(), input.shape[0] * input.shape[1]);
+    require_loops(builder.context().caps(), input.shape[0] * input.shape[1], input.shape[2]);
     allow_roles(builder, tensors);
     if (is_empty(input)) return;
     if (present(tensors.d_input)) tensors.scale = workspace_of(builder, {1});

@@ -69,7 +69,7 @@ Step &add_rows(PlanBuilder &builder, EmbeddingBackwardTensors tensors, Part part
                           zeros ? binding_set({BINDING_EMBEDDING_BACKWARD_D_WEIGHT}) : kAllBindings);
     const uint64_t rows = zeros ? part.count : push.positions;
     step.groups = {tiles(push.features, EMBEDDING_BACKWARD_FEATURES), tiles(rows, 1), 1};
-    const double compared = zeros ? 0 : push.positions * step.groups[0];
+    const double compared = zeros ? 0 : static_cast<double>(push.positions) * step.groups[0];
     step.flops = static_cast<double>(rows) * (kFlopsOfElement * push.features + compared);
     return step;
 }

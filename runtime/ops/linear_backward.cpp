@@ -101,12 +101,17 @@ uint64_t part_of_row(uint64_t elements) {
     return part;
 }
 
-// A copy of a matrix in the workspace whose rows are its columns; of a quantised one in f32.
+// The copy of a matrix whose rows are its columns; of a quantised one in f32.
+vkattn_tensor turned_copy_of(const vkattn_tensor &matrix) {
+    return contiguous(is_quantised(matrix.type) ? VKATTN_TYPE_F32 : matrix.type, {matrix.shape[1], matrix.shape[0]});
+}
+
+// Such a copy in the workspace.
 View copy_turned(PlanBuilder &builder, const View &matrix) {
     const vkattn_tensor &from = matrix.tensor;
     const bool quantised = is_quantised(from.type);
     const uint64_t rows = from.shape[0], columns = from.shape[1];
-    View turned{contiguous(quantised ? VKATTN_TYPE_F32 : from.type, {columns, rows}), {}};
+    View turned{turned_copy_of(from), {}};
     turned.source = builder.reserve_workspace(extent_bytes(turned.tensor));
     // the rows of what is read where they are blocks, else of what is written
     const uint64_t size = quantised ? QUANTISED_BLOCK : part_of_row(rows);
@@ -145,7 +150,9 @@ std::string add_input_gradient(PlanBuilder &builder, const LinearBackward &probl
     const uint64_t all = weight.shape[0], fitting = rows_that_fit(builder.context().caps(), weight);
     if (fitting >= all) {
         LinearOperands operands = input_gradient(problem, 0, all);
+        const DeviceCaps &caps = builder.context().caps();
         if (operands.transposed != 0 && is_copied(weight.type) &&
+            extent_bytes(turned_copy_of(weight)) <= caps.max_storage_buffer_range &&
             pays_to_copy(builder, d_input.shape[0] * d_input.shape[1])) {
             operands.weight = copy_turned(builder, problem.weight);
             operands.transposed = 0;

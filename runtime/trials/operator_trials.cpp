@@ -386,19 +386,22 @@ std::string check_odd_index(Context &context) { return check_index(context, 20);
 std::string check_index_by_pairs(Context &context) { return check_index(context, 24, VKATTN_TYPE_F16); }
 std::string check_index_by_addresses(Context &context) { return check_index(context, 64); }
 
-// Two query heads over one of keys, causal, with a mask for both and sinks: their gradients in float64.
+// Two query heads over one of keys, causal, with sinks and, or not, a mask for both: their gradients in float64.
 struct BackwardTrial {
-    static constexpr uint32_t kHeads = 2, kQueries = 19, kKeys = 37, kDims = 24, kValueDims = 40;
+    static constexpr uint32_t kHeads = 2, kQueries = 67, kKeys = 133, kDims = 24,
+                              kValueDims = 40; // some tiles are seen whole
 
-    explicit BackwardTrial(Context &context, vkattn_type type = VKATTN_TYPE_F32, uint32_t head_dim = kDims)
-        : dims(head_dim), query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, kHeads, kQueries, dims})),
+    explicit BackwardTrial(Context &context, vkattn_type type = VKATTN_TYPE_F32, uint32_t head_dim = kDims,
+                           uint32_t v_head_dim = kValueDims, bool has_mask = true)
+        : dims(head_dim), value_dims(v_head_dim), is_masked(has_mask),
+          query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, kHeads, kQueries, dims})),
           key(context, VKATTN_ROLE_KEY, contiguous(type, {1, 1, kKeys, dims})),
-          value(context, VKATTN_ROLE_VALUE, contiguous(type, {1, 1, kKeys, kValueDims})),
+          value(context, VKATTN_ROLE_VALUE, contiguous(type, {1, 1, kKeys, value_dims})),
           mask(context, VKATTN_ROLE_ATTN_MASK, contiguous(VKATTN_TYPE_F32, {1, 1, kQueries, kKeys})),
           sinks(context, VKATTN_ROLE_SINKS, contiguous(VKATTN_TYPE_F32, {kHeads})),
-          output(context, VKATTN_ROLE_OUTPUT, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries, kValueDims})),
+          output(context, VKATTN_ROLE_OUTPUT, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries, value_dims})),
           log_sum_exp(context, VKATTN_ROLE_LOG_SUM_EXP, contiguous(VKATTN_TYPE_F32, {1, kHeads, kQueries})),
-          d_output(context, VKATTN_ROLE_D_OUTPUT, contiguous(type, {1, kHeads, kQueries, kValueDims})),
+          d_output(context, VKATTN_ROLE_D_OUTPUT, contiguous(type, {1, kHeads, kQueries, value_dims})),
           q(query.randomise(numbers)), k(key.randomise(numbers)), v(value.randomise(numbers)),
           added(mask.randomise(numbers)), sink(sinks.randomise(numbers)), g(d_output.randomise(numbers)),
           d_query(q.size()), d_key(k.size()), d_value(v.size()), d_mask(added.size()), d_sinks(kHeads) {
@@ -416,17 +419,18 @@ struct BackwardTrial {
         for (uint32_t j = 0; j < keys; ++j) {
             double product = 0;
             for (uint32_t d = 0; d < dims; ++d) product += static_cast<double>(q[row * dims + d]) * k[j * dims + d];
-            weights[j] = std::exp(scale * product + static_cast<double>(added[position * kKeys + j]));
+            const double bias = is_masked ? added[position * kKeys + j] : 0.0;
+            weights[j] = std::exp(scale * product + bias);
             sum += weights[j];
         }
-        std::vector<double> of_row(kValueDims);
+        std::vector<double> of_row(value_dims);
         for (uint32_t j = 0; j < keys; ++j) {
             weights[j] /= sum;
-            for (uint32_t d = 0; d < kValueDims; ++d) {
-                const double gradient = g[row * kValueDims + d], element = v[j * kValueDims + d];
+            for (uint32_t d = 0; d < value_dims; ++d) {
+                const double gradient = g[row * value_dims + d], element = v[j * value_dims + d];
                 of_weights[j] += gradient * element;
                 of_row[d] += weights[j] * element;
-                d_value[j * kValueDims + d] += weights[j] * gradient;
+                d_value[j * value_dims + d] += weights[j] * gradient;
             }
             delta += weights[j] * of_weights[j];
         }
@@ -450,7 +454,7 @@ struct BackwardTrial {
         attention.query = query.tensor();
         attention.key = key.tensor();
         attention.value = value.tensor();
-        attention.attn_mask = mask.tensor();
+        if (is_masked) attention.attn_mask = mask.tensor();
         attention.sinks = sinks.tensor();
         attention.output = output.tensor();
         attention.log_sum_exp = log_sum_exp.tensor();
@@ -463,14 +467,17 @@ struct BackwardTrial {
         tensor.type = VKATTN_TYPE_F32;
         desc.*member = tensor;
         RoleBuffer gradient(context, role, tensor);
-        run_plan(context, plan_attention_backward, desc,
-                 {&query, &key, &value, &mask, &sinks, &output, &log_sum_exp, &d_output, &gradient});
+        std::vector<const RoleBuffer *> bound = {&query,  &key,         &value,    &sinks,
+                                                 &output, &log_sum_exp, &d_output, &gradient};
+        if (is_masked) bound.push_back(&mask);
+        run_plan(context, plan_attention_backward, desc, bound);
         constexpr double kMostOfBf16 = 1e-4;
         return compare_numbers(gradient.numbers(), expected,
                                query.tensor().type == VKATTN_TYPE_BF16 ? kMostOfBf16 : kMostError);
     }
 
-    uint32_t dims; // of Q and K
+    uint32_t dims, value_dims; // of Q and K, of V
+    bool is_masked;
     TrialNumbers numbers;
     RoleBuffer query, key, value, mask, sinks, output, log_sum_exp, d_output;
     std::vector<float> q, k, v, added, sink, g;
@@ -478,15 +485,15 @@ struct BackwardTrial {
 };
 
 template <vkattn_type type>
-std::string check_query_gradient(Context &context, uint32_t dims) {
-    BackwardTrial trial(context, type, dims);
+std::string check_query_gradient(Context &context, uint32_t dims, uint32_t value_dims, bool is_masked) {
+    BackwardTrial trial(context, type, dims, value_dims, is_masked);
     return trial.check(context, VKATTN_ROLE_D_QUERY, &vkattn_attention_backward_desc::d_query, trial.query,
                        trial.d_query);
 }
 
 template <vkattn_type type>
-std::string check_key_gradients(Context &context, uint32_t dims) {
-    BackwardTrial trial(context, type, dims);
+std::string check_key_gradients(Context &context, uint32_t dims, uint32_t value_dims, bool is_masked) {
+    BackwardTrial trial(context, type, dims, value_dims, is_masked);
     const std::string of_keys =
         trial.check(context, VKATTN_ROLE_D_KEY, &vkattn_attention_backward_desc::d_key, trial.key, trial.d_key);
     if (!of_keys.empty()) return of_keys;
@@ -494,13 +501,23 @@ std::string check_key_gradients(Context &context, uint32_t dims) {
                        trial.d_value);
 }
 
+// With a mask, without one, and of matrices heads that leave their own rows in shared memory.
+std::string check_each(Context &context, vkattn_type type, std::string (*check)(Context &, uint32_t, uint32_t, bool)) {
+    constexpr uint32_t kLarge = 128;
+    for (const bool is_masked : {true, false})
+        if (std::string wrong = check(context, BackwardTrial::kDims, BackwardTrial::kValueDims, is_masked);
+            !wrong.empty())
+            return wrong;
+    return type == VKATTN_TYPE_F32 ? std::string() : check(context, kLarge, kLarge, false);
+}
+
 template <vkattn_type type>
 std::string check_query_gradient(Context &context) {
-    return check_query_gradient<type>(context, BackwardTrial::kDims);
+    return check_each(context, type, check_query_gradient<type>);
 }
 template <vkattn_type type>
 std::string check_key_gradients(Context &context) {
-    return check_key_gradients<type>(context, BackwardTrial::kDims);
+    return check_each(context, type, check_key_gradients<type>);
 }
 
 // Of heads that CPU drivers' own kernels do not take.
@@ -508,10 +525,10 @@ uint32_t dims_of_tiles(const Context &context) {
     return has_backward_addresses(context.caps()) ? BackwardTrial::kDims - 2 : BackwardTrial::kDims;
 }
 std::string check_tiles_of_queries(Context &context) {
-    return check_query_gradient<VKATTN_TYPE_F32>(context, dims_of_tiles(context));
+    return check_query_gradient<VKATTN_TYPE_F32>(context, dims_of_tiles(context), BackwardTrial::kValueDims, true);
 }
 std::string check_tiles_of_keys(Context &context) {
-    return check_key_gradients<VKATTN_TYPE_F32>(context, dims_of_tiles(context));
+    return check_key_gradients<VKATTN_TYPE_F32>(context, dims_of_tiles(context), BackwardTrial::kValueDims, true);
 }
 
 std::string check_mask_gradient(Context &context) {

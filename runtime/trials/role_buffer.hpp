@@ -54,7 +54,7 @@ class RoleBuffer {
 // Runs the plan that plan(PlanBuilder &, const Desc &) makes of a description.
 template <class Desc>
 void run_plan(Context &context, void (*plan)(PlanBuilder &, const Desc &), const Desc &desc,
-              std::initializer_list<const RoleBuffer *> buffers) {
+              const std::vector<const RoleBuffer *> &buffers) {
     PlanBuilder builder(context);
     plan(builder, desc);
     std::vector<vkattn_binding> bindings;

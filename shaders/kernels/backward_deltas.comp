@@ -21,8 +21,8 @@ shared float found[WORKGROUP_SIZE];
 
 const uint FOURS_AT_ONCE = 8;
 
-// The largest magnitude among the row's elements of d_output.
-float largest = 0.0;
+// The sum of the magnitudes of the row's elements of d_output.
+float magnitudes = 0.0;
 
 float delta_of(Row row) {
     uint of_output = output_element(row), of_gradient = d_output_element(row);
@@ -40,24 +40,27 @@ float delta_of(Row row) {
         }
         [[unroll]] for (uint k = 0; k < FOURS_AT_ONCE; ++k) {
             [[unroll]] for (uint i = 0; i < 4; ++i) sum = first + k < fours ? fma(g[k][i], o[k][i], sum) : sum;
-            largest = max(largest, max(max(abs(g[k].x), abs(g[k].y)), max(abs(g[k].z), abs(g[k].w))));
+            magnitudes += first + k < fours ? dot(abs(g[k]), vec4(1)) : 0.0;
         }
     }
     for (uint dim = V_HEAD_DIM / 4 * 4; dim < V_HEAD_DIM; ++dim) {
         float gradient = d_output_load(D_OUTPUT_FORMAT, of_gradient + dim * stride);
         sum = fma(gradient, output_load(OUTPUT_FORMAT, of_output + dim * OUTPUT_DIM_STRIDE), sum);
-        largest = max(largest, abs(gradient));
+        magnitudes += abs(gradient);
     }
     return sum;
 }
 
-// Of the whole workgroup.
-void leave_largest() {
-    found[gl_LocalInvocationID.x] = largest;
+// The largest sum of the workgroup's rows, and which sequence's and KV head's they are.
+void leave_largest(RowTile rows) {
+    found[gl_LocalInvocationID.x] = magnitudes;
     barrier();
     if (gl_LocalInvocationID.x != 0) return;
+    float largest = magnitudes;
     for (uint i = 1; i < WORKGROUP_SIZE; ++i) largest = max(largest, found[i]);
-    carries[carry_element((workgroup().z * push.last_key + workgroup().y) * push.first_key + workgroup().x)] = largest;
+    uint at = 2 * ((workgroup().z * push.last_key + workgroup().y) * push.first_key + workgroup().x);
+    carries[carry_element(at)] = largest;
+    carries[carry_element(at + 1)] = uintBitsToFloat(rows.batch * parameters.kv_heads + rows.kv_head);
 }
 
 void main() {
@@ -67,5 +70,5 @@ void main() {
         Row row = row_of_tile(rows, own);
         deltas[base_bytes(BINDING_DELTA) / 4 + log_sum_exp_index(row)] = delta_of(row);
     }
-    if ((GRADIENT_PAIRS & GRADIENTS_LARGEST) != 0u) leave_largest();
+    if ((GRADIENT_PAIRS & GRADIENTS_LARGEST) != 0u) leave_largest(rows);
 }

@@ -153,12 +153,12 @@ void main() {
     if (keys.begin >= keys.end) return; // the whole workgroup
     START_SUMS(key_sums, FIRST_BLOCKS, carried_key, HEAD_DIM)
     START_SUMS(value_sums, SECOND_BLOCKS, carried_value, V_HEAD_DIM)
-    START_TILES
+    START_TILES(batch, kv_head)
     seeing = rows_that_see();
     bool more = find_passing();
+    if (!more) rows = RowTile(batch, kv_head, 0, 0); // of which rows are loaded, for nothing
     // In place of no rows a tile of none: see kernels/backward_queries.comp.
     if (LISTS_KEYS && !more) {
-        rows = RowTile(batch, kv_head, seeing.x, seeing.x);
         rows_see_all = false;
         more = true;
     }

@@ -119,7 +119,8 @@ void main() {
         keep_row_numbers(own, load_row_numbers(row_of_tile(rows, own), rows.first + own < rows.end));
         keep_range(own, row_of_tile(rows, own));
     }
-    START_TILES
+    START_TILES(rows.batch, rows.kv_head)
+    tile = KeyTile(Slot(0), 1, false); // of which keys are loaded, for nothing, where none passes by
     bool more = find_passing();
     // In place of no slots one that is hidden: the loop below would be such a one.
     if (LISTS_KEYS && !has(FEATURE_SPLIT_KEYS) && !more) {

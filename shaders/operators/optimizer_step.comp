@@ -40,13 +40,12 @@ void update_loss_scale(float loss_scale, bool is_taken) {
 void main() {
     uint bits = squared_norms[base_bytes(BINDING_OPTIMIZER_STEP_SQUARED_NORM) / 4];
     float loss_scale = HAS_LOSS_SCALE != 0u ? loss_scales[base_bytes(BINDING_OPTIMIZER_STEP_LOSS_SCALE) / 4] : 1.0;
-    bool is_taken = is_finite(bits);
-    float factor = 0.0;
-    if (is_taken) {
-        float norm = sqrt(uintBitsToFloat(bits)) / loss_scale;
-        factor = (push.max_norm > 0.0 ? min(1.0, push.max_norm / (norm + 1e-6)) : 1.0) / loss_scale;
-        steps[base_bytes(BINDING_OPTIMIZER_STEP_STEP) / 4] += 1;
-    }
-    factors[base_bytes(BINDING_OPTIMIZER_STEP_FACTOR) / 4] = factor;
+    float norm = sqrt(uintBitsToFloat(bits)) / loss_scale;
+    float factor = (push.max_norm > 0.0 ? min(1.0, push.max_norm / (norm + 1e-6)) : 1.0) / loss_scale;
+    // A loss scale that has become so small that its reciprocal is infinite has made gradients 0, whose norm is finite.
+    const float LEAST_LOSS_SCALE = 1.1754944e-38;
+    bool is_taken = is_finite(bits) && abs(loss_scale) >= LEAST_LOSS_SCALE && is_finite(floatBitsToUint(factor));
+    if (is_taken) steps[base_bytes(BINDING_OPTIMIZER_STEP_STEP) / 4] += 1;
+    factors[base_bytes(BINDING_OPTIMIZER_STEP_FACTOR) / 4] = is_taken ? factor : 0.0;
     if (HAS_GOOD_STEPS != 0u) update_loss_scale(loss_scale, is_taken);
 }

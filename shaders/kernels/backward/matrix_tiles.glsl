@@ -54,14 +54,15 @@ uint strip() { return STRIPS + subgroup_index() * STRIP_SIZE; }
 uint weights_at() { return strip(); }
 uint score_gradients_at() { return strip() + MATRIX_M * WEIGHT_PITCH; }
 
-// So many times larger are weights, and gradients of scores, as factors of sixteen bits: what is small keeps its digits.
+// So many times larger are weights, and gradients of scores, as factors of sixteen bits: what is small keeps its digits. Of f16 gradients by
+// a power of two with which they fit as long as no element of V is larger than MOST_VALUE.
 #ifdef BFLOAT16
-const float WEIGHTS_LARGER = 1.0, GRADIENTS_LARGER = 1.0;
+const float WEIGHTS_LARGER = 1.0;
 #else
-const float WEIGHTS_LARGER = 4096.0, GRADIENTS_LARGER = 4.0;
+const float WEIGHTS_LARGER = 4096.0;
 #endif
-const float LARGEST_FACTOR = 65504.0;
-float gradients_larger = GRADIENTS_LARGER; // and by a power of two that makes the largest element of d_output about one
+const float LARGEST_FACTOR = 65504.0, MOST_VALUE = 256.0;
+float gradients_larger = 1.0;
 
 float unit_of_weights() { return 1.0 / WEIGHTS_LARGER; }
 float unit_of_score_gradients() { return 1.0 / gradients_larger; }
@@ -94,15 +95,20 @@ void keep_row_numbers(uint i, vec2 numbers) {
 
 shared float largest_found[WORKGROUP_SIZE];
 
-// The deltas' dispatch has left the largest elements of d_output of its workgroups in the carries.
-void find_largest() {
+// The deltas' dispatch has left, of each of its workgroups, the largest sum of magnitudes of a row of d_output, and whose rows those were.
+// A gradient of a weight less delta is at most twice that times the largest element of V.
+void find_largest(uint batch, uint kv_head) {
 #ifndef BFLOAT16
     float largest = 0.0;
-    for (uint i = lane(); i < push.first_row; i += WORKGROUP_SIZE) largest = max(largest, carries[carry_element(i)]);
+    for (uint i = lane(); i < push.first_row; i += WORKGROUP_SIZE) {
+        bool own = floatBitsToUint(carries[carry_element(2 * i + 1)]) == batch * parameters.kv_heads + kv_head;
+        largest = max(largest, own ? carries[carry_element(2 * i)] : 0.0);
+    }
     largest_found[lane()] = largest;
     barrier();
     for (uint i = 0; i < WORKGROUP_SIZE; ++i) largest = max(largest, largest_found[i]);
-    if (largest > 1e-30 && largest < 1e30) gradients_larger = GRADIENTS_LARGER * exp2(-floor(log2(largest)));
+    if (largest > 1e-30 && largest < 1e30)
+        gradients_larger = exp2(floor(log2(LARGEST_FACTOR / (2.0 * MOST_VALUE * largest))));
 #endif
 }
 
@@ -135,10 +141,10 @@ void keep_own() {
     barrier(); // the last readers of what lies there are done
 }
 
-#define START_TILES                                                                                                    \
+#define START_TILES(batch, kv_head)                                                                                    \
     if (BY_RANGE)                                                                                                      \
         for (uint i = lane(); i < NUMBERED; i += WORKGROUP_SIZE) counted[i / 4][i % 4] = float(i);                     \
-    find_largest();                                                                                                    \
+    find_largest(batch, kv_head);                                                                                      \
     STAGE_OWN(OWN_FIRST, FIRST_VECTORS, own_first)                                                                     \
     STAGE_OWN(OWN_SECOND, SECOND_VECTORS, own_second)                                                                  \
     if (QUERY_IN_REGISTERS != 0) keep_own();
@@ -226,14 +232,6 @@ SUMS scores_of_tile[PASSING_TILES], gradients_of_tile[PASSING_TILES];
         }                                                                                                              \
     }
 
-float limited(float factor) {
-#ifndef BFLOAT16
-    return factor > LARGEST_FACTOR ? LARGEST_FACTOR : factor < -LARGEST_FACTOR ? -LARGEST_FACTOR : factor;
-#else
-    return factor;
-#endif
-}
-
 // Numbers of own ones, each column the same, and of those that pass by, each row the same: a stride of 0.
 #define LOAD_OWN(matrix, numbers) coopMatLoad(matrix, numbers, first_own() / 4, 0, COLUMNS_IN_MEMORY)
 #define LOAD_PASSING(matrix, numbers, k) coopMatLoad(matrix, numbers, (k)*MATRIX_N / 4, 0, ROWS_IN_MEMORY)
@@ -252,8 +250,8 @@ void finish_elements(uint k) {
     FOR_ELEMENTS(i, log_sums) {
         vec2 finished = finish_plain(parameters.scale_log2 * scores_of_tile[k][i], gradients_of_tile[k][i],
                                      vec2(log_sums[i], deltas_of_rows[i]));
-        scores_of_tile[k][i] = limited(WEIGHTS_LARGER * finished.x);
-        gradients_of_tile[k][i] = limited(gradients_larger * finished.y);
+        scores_of_tile[k][i] = WEIGHTS_LARGER * finished.x;
+        gradients_of_tile[k][i] = gradients_larger * finished.y;
     }
 }
 
@@ -288,7 +286,6 @@ const uint MOST_RANGED_KEYS = 1u << 24; // f32 counts so far
 
 // Rounded to nearest, as packHalf2x16 need not.
 uint pack_factors(vec2 numbers) {
-    numbers = vec2(limited(numbers.x), limited(numbers.y));
 #if defined(BFLOAT16) || defined(EMULATED_SUBGROUPS)
     return pack_elements(numbers);
 #else

@@ -149,7 +149,7 @@ void stage_beyond(uint at, vec4 block) {
 
 uint dim_of(uint block) { return (column() + block * COLUMNS) * 4; }
 
-#define START_TILES                                                                                                    \
+#define START_TILES(batch, kv_head)                                                                                    \
     if (lane() == 0) vectors_beyond_numbers = 0;
 #define LOAD_AHEAD
 
