@@ -137,14 +137,8 @@ OperationTimes time_attention(const Context &context, const AttentionShape &shap
 OperationTimes time_backward(const Context &context, const AttentionShape &shape, const RepeatOptions &options,
                              vkattn_kernel kernel) {
     ShapedProblem problem = problem_of(context, shape, kernel);
-    vkattn_attention_desc &attention = problem.desc;
-    attention.log_sum_exp = tensor(VKATTN_TYPE_F32, {shape.batch, shape.heads, shape.q_len});
-    vkattn_attention_backward_desc desc{};
-    desc.attention = &attention;
-    desc.d_output = attention.output;
-    desc.d_query = attention.query;
-    desc.d_key = attention.key;
-    desc.d_value = attention.value;
+    const vkattn_attention_backward_desc desc = gradients_of(problem, shape);
+    const vkattn_attention_desc &attention = problem.desc;
     const auto bytes_of = [](const vkattn_tensor &each) { return static_cast<double>(vkattn_tensor_bytes(&each)); };
     const double bytes = 2 * (bytes_of(desc.d_query) + bytes_of(desc.d_key) + bytes_of(desc.d_value)) +
                          2 * bytes_of(desc.d_output) + bytes_of(attention.log_sum_exp);

@@ -198,9 +198,22 @@ std::vector<float> alibi_slopes(const AttentionShape &shape) {
     return slopes;
 }
 
+vkattn_attention_backward_desc gradients_of(ShapedProblem &problem, const AttentionShape &shape) {
+    problem.desc.log_sum_exp = tensor(VKATTN_TYPE_F32, {shape.batch, shape.heads, shape.q_len});
+    vkattn_attention_backward_desc desc{};
+    desc.attention = &problem.desc;
+    desc.d_output = problem.desc.output;
+    desc.d_query = problem.desc.query;
+    desc.d_key = problem.desc.key;
+    desc.d_value = problem.desc.value;
+    return desc;
+}
+
 Plan plan_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel) {
     if (shape.index != 0) return context.index_plan(index_of(context, shape).desc);
-    return context.attention_plan(problem_of(context, shape, kernel).desc);
+    ShapedProblem problem = problem_of(context, shape, kernel);
+    if (shape.backward) return context.attention_backward_plan(gradients_of(problem, shape));
+    return context.attention_plan(problem.desc);
 }
 
 std::string lengths_text(const AttentionShape &shape) {

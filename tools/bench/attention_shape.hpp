@@ -98,7 +98,10 @@ struct ShapedIndex {
 // Throws InputError for what only attention has.
 ShapedIndex index_of(const Context &context, const AttentionShape &shape);
 
-// The plan of a shape: of attention, or of the choice of keys. Throws InputError and Error.
+// The gradients of Q, K and V of a problem, which then has a log-sum-exp, too, and must outlive what is returned.
+vkattn_attention_backward_desc gradients_of(ShapedProblem &problem, const AttentionShape &shape);
+
+// The plan of a shape: of attention, of its gradients, or of the choice of keys. Throws InputError and Error.
 Plan plan_of(const Context &context, const AttentionShape &shape, vkattn_kernel kernel);
 
 // Returns "q_len 1, kv_len 4096".

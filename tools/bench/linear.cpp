@@ -33,15 +33,8 @@ OperationTimes time_linear(const Context &context, const LinearShape &shape, con
 
 OperationTimes time_linear_backward(const Context &context, const LinearShape &shape, const RepeatOptions &options) {
     const ShapedLinear layer = problem_of(shape);
-    vkattn_linear_backward_desc desc{};
-    desc.weight = layer.desc.weight;
-    desc.d_output = layer.desc.output;
-    desc.d_input = layer.desc.input;
+    const vkattn_linear_backward_desc desc = gradients_of(layer);
     const bool frozen = is_quantised(desc.weight.type);
-    if (!frozen) {
-        desc.input = layer.desc.input;
-        desc.d_weight = layer.desc.weight;
-    }
     const auto bytes = [](const vkattn_tensor &each) { return vkattn_tensor_bytes(&each); };
     double moved = static_cast<double>(bytes(desc.weight) + bytes(desc.d_output) + bytes(desc.d_input));
     if (!frozen) moved += static_cast<double>(bytes(desc.input) + bytes(desc.d_weight) + bytes(desc.d_output));

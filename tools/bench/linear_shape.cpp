@@ -21,6 +21,17 @@ ShapedLinear problem_of(const LinearShape &shape) {
     return shaped;
 }
 
+vkattn_linear_backward_desc gradients_of(const ShapedLinear &layer) {
+    vkattn_linear_backward_desc desc{};
+    desc.weight = layer.desc.weight;
+    desc.d_output = layer.desc.output;
+    desc.d_input = layer.desc.input;
+    if (is_quantised(desc.weight.type)) return desc;
+    desc.input = layer.desc.input;
+    desc.d_weight = layer.desc.weight;
+    return desc;
+}
+
 std::string shape_text(const LinearShape &shape) {
     const std::string features = std::to_string(shape.in_features) + " to " + std::to_string(shape.out_features);
     return features + " features, " + shape.dtype +

@@ -27,6 +27,9 @@ struct ShapedLinear {
 // Throws InputError.
 ShapedLinear problem_of(const LinearShape &shape);
 
+// The gradients of its input and, where the weight is not quantised, of the weight.
+vkattn_linear_backward_desc gradients_of(const ShapedLinear &layer);
+
 // Returns "4096 to 1024 features, f16, weights f32".
 std::string shape_text(const LinearShape &shape);
 

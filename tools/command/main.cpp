@@ -256,12 +256,20 @@ void add_plan(CLI::App &app, Options &options) {
     add_common(*command, options.common);
 }
 
+void add_backward(CLI::App &command, OperationOptions &options) {
+    command.add_flag(
+        "--backward", options.shape.backward,
+        "The gradients: of Q, K and V, of an output and log-sum-exp; of linear, of its input and a weight of "
+        "floats");
+}
+
 void add_shaders(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
         "shaders",
         "Show what the driver's compiler makes of an operation's shaders: registers, spills, code; nothing is run");
     add_operation(*command, options.shaders);
     add_input_norm(*command, options.shaders);
+    add_backward(*command, options.shaders);
     CLI::Option *json = command->add_flag("--json", options.shaders.json, "Print a JSON array");
     command->add_flag("--csv", options.shaders.csv, "Print comma-separated values")->excludes(json);
     command->add_flag("--assembly", options.shaders.assembly, "Print the machine code as well");
@@ -291,9 +299,7 @@ void add_bench(CLI::App &app, Options &options) {
     add_input_norm(*command, bench);
     command->add_option("--form", bench.form, "Form of --op linear_attention: auto, recurrent, chunked")
         ->capture_default_str();
-    command->add_flag("--backward", bench.shape.backward,
-                      "Time the gradients: of Q, K and V, of an output and log-sum-exp; of linear, of its input and a "
-                      "weight of floats");
+    add_backward(*command, bench);
     add_size(*command, "--input-sets", bench.input_sets, "Sets of inputs in turn; default 4, as memory allows");
     add_size(*command, "--repeat", bench.repeat, "Timed runs; default: 5 to 1000, of --seconds together");
     command->add_option("--seconds", bench.seconds, "What the timed runs take together, about")

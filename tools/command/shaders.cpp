@@ -28,8 +28,12 @@ std::vector<PlannedProblem> problems_of(const CommonOptions &common, const Shade
     std::vector<PlannedProblem> problems;
     if (is_linear(options, "shaders")) {
         for (const LinearShape &shape : linear_shapes_of(options))
-            problems.push_back({std::to_string(shape.rows) + " rows, " + shape_text(shape),
-                                [=](const Context &context) { return context.linear_plan(problem_of(shape).desc); }});
+            problems.push_back(
+                {std::to_string(shape.rows) + " rows, " + shape_text(shape), [=](const Context &context) {
+                     const ShapedLinear layer = problem_of(shape);
+                     return options.shape.backward ? context.linear_backward_plan(gradients_of(layer))
+                                                   : context.linear_plan(layer.desc);
+                 }});
         return problems;
     }
     const vkattn_kernel kernel = kernel_of(common.kernel);
