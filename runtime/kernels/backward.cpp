@@ -51,7 +51,10 @@ BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &ca
                       .keys = kMostKeys,
                       .dims_of_chunk = kChunk,
                       .keys_of_chunk = 1};
-    while (tile.rows > 1 && tile.rows * sums_of_row(problem, tile, sums) > kMostSums) tile.rows /= 2;
+    // beside the keys' loads of 16 bits and both sums of large heads, whose code takes more registers
+    const bool large = sums == BackwardSums::kKeys && problem.head_dim + problem.v_head_dim > 128;
+    const uint32_t most = large ? kMostSums / 2 : kMostSums;
+    while (tile.rows > 1 && tile.rows * sums_of_row(problem, tile, sums) > most) tile.rows /= 2;
     const auto fits = [&] {
         tile.keys_of_chunk = keys_of_chunk(problem, tile);
         return shared_bytes(problem, tile) <= caps.max_shared_memory_bytes;
@@ -115,7 +118,10 @@ bool suits_matrices(const AttentionProblem &problem, const vkattn_tensor &d_outp
     return is_in_halves(problem) && problem.key.type == type && problem.value.type == type && d_output.type == type &&
            rows_are_aligned(problem, d_output, problem.batch_invariant) && problem.dropout_p <= kMostDropout &&
            caps.max_loop_iterations == 0 && caps.traits.matrix_units == 1 &&
-           rows_that_share_keys(problem) >= caps.traits.fewest_matrix_rows && *obstacle_of_matrices(caps) == '\0';
+           matrices_beside_loads(caps) >
+               1 && // where registers hold own rows and sums: Intel's compiler spills hundreds
+           rows_that_share_keys(problem) >= caps.traits.fewest_matrix_rows &&
+           *obstacle_of_matrices(caps) == '\0';
 }
 
 } // namespace

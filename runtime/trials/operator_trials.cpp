@@ -1,5 +1,6 @@
 #include "runtime/trials/operator_trials.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/emit/sorted_lists.hpp"
 #include "runtime/kernels/backward.hpp"
 #include "runtime/kernels/matrix_shapes.hpp"
@@ -549,6 +550,7 @@ bool has_matrices(const DeviceCaps &caps) {
     const Shader &shader =
         type == VKATTN_TYPE_BF16 ? shaders::backward_keys_coopmat_bf16 : shaders::backward_keys_coopmat;
     return *obstacle_of_matrices(caps) == '\0' && caps.traits.matrix_units == 1 && caps.max_loop_iterations == 0 &&
+           matrices_beside_loads(caps) > 1 &&
            (type == VKATTN_TYPE_BF16 || (caps.traits.unroll_matrices != 0) == (unrolled != 0)) &&
            matrix_obstacle(caps, {&shader, type, 0}).empty();
 }

@@ -4,7 +4,11 @@
 
 #include "attention/parameters.glsl"
 
+#ifdef MATRICES // which go through all that passes by in one dispatch, and find what the deltas' has left
+layout(set = 0, binding = BINDING_CARRIES, std430) readonly buffer CarriesBuffer { float carries[]; };
+#else
 layout(set = 0, binding = BINDING_CARRIES, std430) buffer CarriesBuffer { float carries[]; };
+#endif
 
 bool resumes() { return has(FEATURE_SPLIT_KEYS) && push.first_key > 0; }
 
@@ -18,9 +22,13 @@ vec4 load_carry(uint row, uint dim, const uint dims) {
     return block;
 }
 
+#ifdef MATRICES
+void store_carry(uint row, uint dim, const uint dims, vec4 block) {}
+#else
 void store_carry(uint row, uint dim, const uint dims, vec4 block) {
     for (uint i = 0; i < 4; ++i)
         if (dim + i < dims) carries[carry_element(row + dim + i)] = block[i];
 }
+#endif
 
 #endif

@@ -7,8 +7,12 @@
 
 layout(set = 0, binding = BINDING_LOG_SUM_EXP, std430) readonly buffer LogSumExpBuffer { uint log_sum_exp_words[]; };
 
-// As log_sum_exp has them.
+// As log_sum_exp has them. One kernel writes them, dispatches of the others read them side by side.
+#ifdef WRITES_DELTAS
 layout(set = 0, binding = BINDING_DELTA, std430) buffer DeltaBuffer { float deltas[]; };
+#else
+layout(set = 0, binding = BINDING_DELTA, std430) readonly buffer DeltaBuffer { float deltas[]; };
+#endif
 
 #define TENSOR d_output
 #define TENSOR_BINDING BINDING_D_OUTPUT

@@ -10,6 +10,7 @@
 #extension GL_EXT_control_flow_attributes : require
 
 #define HAS_GRADIENTS
+#define WRITES_DELTAS
 
 layout(local_size_x_id = 0) in;
 

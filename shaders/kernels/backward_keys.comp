@@ -102,22 +102,19 @@ uvec2 rows_that_see() {
 uvec2 seeing; // rows that are still to pass by
 bool rows_see_all;
 
-// Tiles of which no row sees a key are passed over.
+// Tiles of which no row sees a key are passed over; with lists none is: see kernels/backward_queries.comp. No return within the loop: the
+// library's specialiser takes apart functions that end at their end.
 bool find_passing() {
-    for (; seeing.x < seeing.y; seeing.x += PASSING) {
+    bool found = false;
+    [[dont_unroll]] while (!found && seeing.x < seeing.y) {
         rows = RowTile(batch, kv_head, seeing.x, min(seeing.x + PASSING, seeing.y));
-        if (LISTS_KEYS) { // whatever the block mask hides: see kernels/backward_queries.comp
-            rows_see_all = false;
-            seeing.x += PASSING;
-            return true;
-        }
-        Sight sight = sight_of(rows, keys);
-        if (HIDES_TILES && sight.first >= keys.end) continue;
+        Sight sight = Sight(keys.begin, false);
+        if (!LISTS_KEYS) sight = sight_of(rows, keys);
+        found = LISTS_KEYS || !HIDES_TILES || sight.first < keys.end;
         rows_see_all = are_all_visible(rows, sight, OWN);
         seeing.x += PASSING;
-        return true;
     }
-    return false;
+    return found;
 }
 
 // Of the rows that pass by, an invocation's own ones: nothing asks for what is loaded before it is kept.

@@ -371,8 +371,11 @@ TEST_CASE_FIXTURE(DeviceTest, "gradients of masks, in pairs") {
         [](AttentionDraw &d) { d.trees = true; },
         [](AttentionDraw &d) { d.past_len = 11; },
     };
+    // A part of them, which drivers compile in a minute; all in long tests.
+    const std::size_t step = std::getenv("VKATTN_SWEEP_PROBLEMS") != nullptr ? 1 : 5;
     for (std::size_t first = 0; first < masks.size(); ++first)
         for (std::size_t second = first; second < masks.size(); ++second) {
+            if ((first + 3 * second) % step != 0) continue;
             AttentionDraw d = dense(23, 71, 24, 40);
             d.batch = 2;
             d.group = 2;
