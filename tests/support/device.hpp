@@ -165,6 +165,9 @@ std::string try_attention(const AttentionProblem &problem, const AttentionRefere
 void check_attention(const AttentionProblem &problem, const AttentionReference &reference, AttentionResults &results,
                      vkattn_kernel kernel);
 
+// Whether the device refuses the kernel for lists of keys: llvmpipe's tiles of them, which crash.
+bool refuses_lists(const AttentionProblem &problem, vkattn_kernel kernel);
+
 // The same with every kernel and all the results each of them can give; with matrix kernels in f16 too, if the problem
 // is in f32.
 void check_every_kernel(const AttentionProblem &problem, vkattn_type output_type = VKATTN_TYPE_F32);
