@@ -10,7 +10,7 @@ from .calls import Call
 from .compiled import outside_graphs
 from .device_array import Array
 
-LEAST_BIAS = numpy.float32(-5e37)  # little less hides a key in the library, which no finite bias does in PyTorch
+_LEAST_BIAS = numpy.float32(-5e37)  # little less hides a key in the library, which no finite bias does in PyTorch
 
 
 @outside_graphs
@@ -126,8 +126,8 @@ def _mask(mask, query, scores, batch):
 
 
 def _finite_biases_kept(mask):
-    low = (mask < LEAST_BIAS) & (mask != -numpy.inf)
-    return numpy.where(low, LEAST_BIAS, mask) if low.any() else mask
+    low = (mask < _LEAST_BIAS) & (mask != -numpy.inf)
+    return numpy.where(low, _LEAST_BIAS, mask) if low.any() else mask
 
 
 def _zero_rows(array):

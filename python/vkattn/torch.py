@@ -5,7 +5,7 @@ import torch
 
 from .attention import attention
 from .gradients import attention_backward
-from .scaled_dot_product import LEAST_BIAS, drawn_seed
+from .scaled_dot_product import drawn_seed
 from .scaled_dot_product import scaled_dot_product_attention as _without_gradients
 
 _DIFFERENTIATED = ("query", "key", "value", "attn_mask")
@@ -39,6 +39,8 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
 
     The arguments and shapes are the same. Where no tensor asks for a gradient, or grad mode is off, it is that function. Tensors lie in
     host memory: each is copied to the device once a call, and each result back. Gradients of gradients are refused by PyTorch. Weights
+    of a query whose every key has the same large bias, below about -1e4, are known to the rounding of log-sum-exp alone, and biases below
+    -6e37 hide: such rows of padding must not count in a loss. Weights
     that dropout zeroes are chosen by a number that is drawn from PyTorch's generator, and are the same in the backward pass.
     """
     tensors = [each for each in (query, key, value, attn_mask) if each is not None]
@@ -80,8 +82,6 @@ def _in_four_dimensions(query, key, value, attn_mask, grouped):
         return expanded.reshape(math.prod(to[:-1]), *(to[-1:] or (1,)), *tensor.shape[-2:])
 
     mask = attn_mask
-    if mask is not None and mask.dtype in (torch.float32, torch.bfloat16):  # a little less hides a key, which no finite bias does in PyTorch
-        mask = torch.where((mask < LEAST_BIAS) & (mask != -math.inf), float(LEAST_BIAS), mask)
     if mask is not None and mask.ndim > 2 and len(batch) > 2:
         mask = folded(mask, batch)
     return folded(query, batch), folded(key, kv_batch), folded(value, kv_batch), mask, batch
