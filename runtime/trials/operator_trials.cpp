@@ -495,7 +495,7 @@ std::string check_query_gradient(Context &context, uint32_t dims, uint32_t value
 template <vkattn_type type>
 std::string check_key_gradients(Context &context, uint32_t dims, uint32_t value_dims, bool is_masked) {
     BackwardTrial trial(context, type, dims, value_dims, is_masked);
-    const std::string of_keys =
+    std::string of_keys =
         trial.check(context, VKATTN_ROLE_D_KEY, &vkattn_attention_backward_desc::d_key, trial.key, trial.d_key);
     if (!of_keys.empty()) return of_keys;
     return trial.check(context, VKATTN_ROLE_D_VALUE, &vkattn_attention_backward_desc::d_value, trial.value,
