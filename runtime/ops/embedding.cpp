@@ -37,9 +37,7 @@ void add_lookup(PlanBuilder &builder, EmbeddingTensors tensors, uint64_t first, 
 void plan_embedding(PlanBuilder &builder, const vkattn_embedding_desc &desc) {
     EmbeddingTensors tensors = EmbeddingTensors::of(desc);
     vkattn_tensor &tokens = tensors.tokens.tensor, &weight = tensors.weight.tensor;
-    tokens = normalised(tokens, "tokens");
-    require(tokens.type == VKATTN_TYPE_I32 && tokens.rank == 2, "tokens: type ", type_name(tokens.type), ", shape ",
-            shape_text(tokens), ", expected I32 [B,L]");
+    tokens = checked_token_ids(tokens);
     weight = normalised(weight, "weight");
     require_weight(weight, "weight");
     require(weight.rank == 2 && !is_empty(weight) && (weight.shape[1] == 1 || weight.strides[1] == 1), "weight: shape ",

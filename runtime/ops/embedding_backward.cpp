@@ -2,6 +2,7 @@
 
 #include "runtime/device/bindable.hpp"
 #include "runtime/device/grid.hpp"
+#include "runtime/ops/token_sums.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -21,18 +22,14 @@ VKATTN_OPERATOR(EmbeddingBackward, EMBEDDING_BACKWARD_TENSORS)
 EmbeddingBackwardTensors checked(const vkattn_embedding_backward_desc &desc) {
     EmbeddingBackwardTensors tensors = EmbeddingBackwardTensors::of(desc);
     vkattn_tensor &tokens = tensors.tokens.tensor, &weight = tensors.d_weight.tensor;
-    tokens = normalised(tokens, "tokens");
-    require(tokens.type == VKATTN_TYPE_I32 && tokens.rank == 2, "tokens: type ", type_name(tokens.type), ", shape ",
-            shape_text(tokens), ", expected I32 [B,L]");
+    tokens = checked_token_ids(tokens);
     weight = normalised(weight, "d_weight");
     require_float(weight, "d_weight");
     require(weight.rank == 2 && !is_empty(weight) && (weight.shape[1] == 1 || weight.strides[1] == 1),
             "d_weight: shape ", shape_text(weight), ", last stride ", weight.strides[1],
             ", expected [rows,N], both at least 1, with last stride 1");
     require_no_overlap(weight, "d_weight");
-    require(desc.accumulate <= 1, "accumulate: ", desc.accumulate, ", expected 0 or 1");
-    require(desc.accumulate == 0 || weight.type == VKATTN_TYPE_F32, "d_weight: type ", type_name(weight.type),
-            ", expected F32 with accumulate");
+    checked_accumulate(desc.accumulate, tensors.d_weight, {});
     check_tensors(tensors, {{'B', tokens.shape[0]}, {'L', tokens.shape[1]}, {'N', weight.shape[1]}});
     return tensors;
 }

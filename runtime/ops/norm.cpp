@@ -46,10 +46,7 @@ void add_norm(PlanBuilder &builder, Norm norm, float epsilon, const NormTensors 
     gpu::NormConstants constants;
     constants.WORKGROUP_SIZE = norm_workgroup_size(features, builder.context().caps());
     constants.SUBTRACTS_MEAN = norm == Norm::kLayer;
-    constants.IN_FOURS = features % 4 == 0;
-    for (const auto &row : NormTensors::table())
-        if (const View &view = tensors.*row.member; present(view) && !rows_start_even(view.tensor))
-            constants.IN_FOURS = 0;
+    constants.IN_FOURS = features % 4 == 0 && are_in_fours(tensors);
     gpu::NormPush push{};
     push.features = features;
     push.epsilon = epsilon;

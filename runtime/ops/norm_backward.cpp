@@ -18,10 +18,7 @@ void add_tokens(PlanBuilder &builder, const NormBackwardTensors &tensors, bool s
     gpu::NormBackwardConstants constants;
     constants.WORKGROUP_SIZE = norm_workgroup_size(static_cast<uint32_t>(input.shape[2]), builder.context().caps());
     constants.SUBTRACTS_MEAN = subtracts_mean;
-    constants.IN_FOURS = input.shape[2] % 4 == 0;
-    for (const auto &row : NormBackwardTensors::table())
-        if (const View &view = tensors.*row.member; present(view) && !rows_start_even(view.tensor))
-            constants.IN_FOURS = 0;
+    constants.IN_FOURS = input.shape[2] % 4 == 0 && are_in_fours(tensors);
     gpu::NormBackwardPush push{};
     push.features = static_cast<uint32_t>(input.shape[2]);
     push.positions = static_cast<uint32_t>(input.shape[1]);

@@ -31,6 +31,13 @@ vkattn_tensor checked_tokens(const vkattn_tensor &given, const char *name, uint6
     return tensor;
 }
 
+vkattn_tensor checked_token_ids(const vkattn_tensor &given) {
+    const vkattn_tensor tokens = normalised(given, "tokens");
+    require(tokens.type == VKATTN_TYPE_I32 && tokens.rank == 2, "tokens: type ", type_name(tokens.type), ", shape ",
+            shape_text(tokens), ", expected I32 [B,L]");
+    return tokens;
+}
+
 vkattn_tensor checked_output_tokens(const vkattn_tensor &given, uint64_t batch, uint64_t len, uint64_t width) {
     const vkattn_tensor output = checked_tokens(given, "output", batch, len, width);
     require_no_overlap(output, "output");

@@ -25,6 +25,9 @@ vkattn_tensor checked_vector(const vkattn_tensor &given, const char *name, uint6
 // The tensor as [elements]; fails, naming it, unless it is contiguous floats of `like`'s shape, where that is present.
 vkattn_tensor checked_elements(const vkattn_tensor &given, const char *name, const vkattn_tensor &like = {});
 
+// The ids [B,L] of tokens, I32. Fails with VKATTN_ERROR_INVALID_ARGUMENT where they are none.
+vkattn_tensor checked_token_ids(const vkattn_tensor &given);
+
 // Whether rows of 16 bits begin at whole words in each of the tensors that are there, so that fours are loaded at once.
 template <class Tensors>
 bool are_in_fours(const Tensors &tensors) {

@@ -22,6 +22,7 @@ layout(local_size_x_id = 0) in;
 #include "attention/softmax.glsl"
 #include "attention/states.glsl"
 #include "cpu/addressed_keys.glsl"
+#include "cpu/both_ends.glsl"
 #include "cpu/careful_row.glsl"
 #include "cpu/key_step.glsl"
 
@@ -141,9 +142,6 @@ void finish(Row row, uint part, KeyWalk walk) {
     [[unroll]] for (uint d = 0; d < V_BLOCKS; ++d) accumulator[d] = sums[d];
     finish_row(state, row, part);
 }
-
-// Tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work.
-uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 - index / 2 : index / 2; }
 
 // The steps over the walk's keys. The last one begins before its tile, where it would end beyond the addresses.
 void attend_keys(KeyWalk walk, Row row) {

@@ -4,6 +4,7 @@
 #define BACKWARD_STEP_GLSL
 
 #include "cpu/address_loads.glsl"
+#include "cpu/both_ends.glsl"
 #include "kernels/backward/weights.glsl"
 
 const uint BLOCKS = HEAD_DIM / 4;
@@ -93,9 +94,6 @@ const uvec4 EXPONENT = uvec4(0x7f800000u); // all set: infinite or not a number
         [[unroll]] for (uint d = 0; d < (blocks); ++d) largest = max(largest, floatBitsToUint(sums[d]) & EXPONENT);    \
         finite = finite && all(lessThan(largest, EXPONENT));                                                           \
     }
-
-// Tiles from both ends in turn: under a causal mask neighbouring workgroups then have equal work.
-uint from_both_ends(uint index, uint tiles) { return index % 2 == 0 ? tiles - 1 - index / 2 : index / 2; }
 
 float scale_of_sums() { return parameters.scale_log2 * LN_2; }
 

@@ -110,7 +110,8 @@ namespace vkattn::gpu {
  * sixteen bytes at a time, as many by each invocation.
  *
  * Of the backward pass, beside those of flash: an own tile is ROWS of an invocation, and KEYS_OF_INVOCATION of another kind pass by;
- * KEYS_OF_CHUNK: of those, in shared memory at a time. GRADIENT_PAIRS: bit 0, that neighbours of d_output share words; 1, of d_query; 2,
+ * KEYS_OF_CHUNK: of those, in shared memory at a time; on matrix units KEYS_OF_TILE pass by, and QUERY_IN_REGISTERS: own ones are in
+ * registers. GRADIENT_PAIRS: bit 0, that neighbours of d_output share words; 1, of d_query; 2,
  * of d_key; 3, of d_value; GRADIENTS_LARGEST: deltas leave the largest elements of d_output. MASK_ROWS: of attn_mask, of each of its heads.
  *
  * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the

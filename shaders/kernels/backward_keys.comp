@@ -160,7 +160,8 @@ void main() {
         more = true;
     }
     LOAD_AHEAD
-    [[dont_unroll]] while (more) PASS_TILE(more, rows_see_all) if (D_KEY_FORMAT != FORMAT_NONE) {
+    [[dont_unroll]] while (more) { PASS_TILE(more, rows_see_all); }
+    if (D_KEY_FORMAT != FORMAT_NONE) {
         STORE_SUMS(key_sums, FIRST_BLOCKS, store_key_block)
     }
     if (D_VALUE_FORMAT != FORMAT_NONE) {

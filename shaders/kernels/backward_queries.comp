@@ -128,5 +128,6 @@ void main() {
         more = find_passing();
     }
     LOAD_AHEAD
-    [[dont_unroll]] while (more) PASS_TILE(more, tile.all_visible) STORE_SUMS(sums, FIRST_BLOCKS, store_block)
+    [[dont_unroll]] while (more) { PASS_TILE(more, tile.all_visible); }
+    STORE_SUMS(sums, FIRST_BLOCKS, store_block)
 }

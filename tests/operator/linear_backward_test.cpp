@@ -3,6 +3,7 @@
 #include "compare.hpp"
 #include "limited_device.hpp"
 #include "messages.hpp"
+#include "weight_gradients.hpp"
 
 #include <doctest/doctest.h>
 
@@ -97,23 +98,6 @@ Expected expected_of(const Call &call) {
     return e;
 }
 
-// Regions of one run. A gradient that holds something is uploaded.
-std::vector<Region> regions_of(Call &call) {
-    std::vector<Region> regions;
-    const auto add = [&](vkattn_role role, HostTensor &tensor, Access access) {
-        if (tensor.present()) regions.push_back({role, &tensor, access});
-    };
-    add(VKATTN_ROLE_INPUT, call.input, Access::kRead);
-    add(VKATTN_ROLE_WEIGHT, call.weight, Access::kRead);
-    add(VKATTN_ROLE_D_OUTPUT, call.d_output, Access::kRead);
-    add(VKATTN_ROLE_RESIDUAL, call.residual, Access::kRead);
-    add(VKATTN_ROLE_D_INPUT, call.d_input, Access::kWrite);
-    const Access sums = call.accumulates ? Access::kReadWrite : Access::kWrite;
-    add(VKATTN_ROLE_D_WEIGHT, call.d_weight, sums);
-    add(VKATTN_ROLE_D_BIAS, call.d_bias, sums);
-    return regions;
-}
-
 std::string compare_gradient(const char *name, const HostTensor &made, const std::vector<double> &expected,
                              const Call &call) {
     if (!made.present() || made.elements() == 0) return "";
@@ -128,12 +112,12 @@ std::string try_call(Call call, TestDevice &device = test_device()) {
     const Expected expected = expected_of(call);
     const vkattn::Plan plan = device.context().linear_backward_plan(described(call));
     const Call given = call;
-    std::string wrong = device.try_run(plan, regions_of(call));
+    std::string wrong = device.try_run(plan, regions_of_gradients(call));
     wrong += compare_gradient("d_input", call.d_input, expected.d_input, call) +
              compare_gradient("d_weight", call.d_weight, expected.d_weight, call) +
              compare_gradient("d_bias", call.d_bias, expected.d_bias, call);
     Call again = given;
-    wrong += device.try_run(plan, regions_of(again));
+    wrong += device.try_run(plan, regions_of_gradients(again));
     for (const auto &[one, other] :
          {std::pair(&call.d_input, &again.d_input), std::pair(&call.d_weight, &again.d_weight),
           std::pair(&call.d_bias, &again.d_bias)})
@@ -176,7 +160,7 @@ TEST_CASE_FIXTURE(DeviceTest, "linear_backward of types in mixture, each gradien
                         return expected_of(full);
                     }();
                     test_device().run(test_device().context().linear_backward_plan(described(alone)),
-                                      regions_of(alone));
+                                      regions_of_gradients(alone));
                     CHECK(compare_gradient("d_input", alone.d_input, expected.d_input, call) == "");
                     CHECK(compare_gradient("d_weight", alone.d_weight, expected.d_weight, call) == "");
                     CHECK(compare_gradient("d_bias", alone.d_bias, expected.d_bias, call) == "");
@@ -198,7 +182,8 @@ TEST_CASE_FIXTURE(DeviceTest, "linear_backward of frozen quantised weights") {
                 Call full = call;
                 full.input = drawn(call.layout, type, call.layout.in, random);
                 const Expected expected = expected_of(full);
-                test_device().run(test_device().context().linear_backward_plan(described(call)), regions_of(call));
+                test_device().run(test_device().context().linear_backward_plan(described(call)),
+                                  regions_of_gradients(call));
                 CHECK(compare_gradient("d_input", call.d_input, expected.d_input, full) == "");
             }
         }
@@ -276,7 +261,7 @@ TEST_CASE_FIXTURE(DeviceTest, "linear_backward of a weight above the storage buf
         const Expected expected = expected_of(full);
         const vkattn::Plan plan = small.context().linear_backward_plan(described(call));
         CHECK(plan.report().dispatches > 2);
-        small.device().run(plan, regions_of(call));
+        small.device().run(plan, regions_of_gradients(call));
         CHECK(compare_gradient("d_input", call.d_input, expected.d_input, full) == "");
     }
 }

@@ -2,6 +2,7 @@
 #include "compare.hpp"
 #include "device.hpp"
 #include "messages.hpp"
+#include "weight_gradients.hpp"
 
 #include <doctest/doctest.h>
 
@@ -94,22 +95,6 @@ Expected expected_of(const Call &call) {
     return e;
 }
 
-std::vector<Region> regions_of(Call &call) {
-    std::vector<Region> regions;
-    const auto add = [&](vkattn_role role, HostTensor &tensor, Access access) {
-        if (tensor.present()) regions.push_back({role, &tensor, access});
-    };
-    add(VKATTN_ROLE_INPUT, call.input, Access::kRead);
-    add(VKATTN_ROLE_WEIGHT, call.weight, Access::kRead);
-    add(VKATTN_ROLE_D_OUTPUT, call.d_output, Access::kRead);
-    add(VKATTN_ROLE_RESIDUAL, call.residual, Access::kRead);
-    add(VKATTN_ROLE_D_INPUT, call.d_input, Access::kWrite);
-    const Access sums = call.accumulates ? Access::kReadWrite : Access::kWrite;
-    add(VKATTN_ROLE_D_WEIGHT, call.d_weight, sums);
-    add(VKATTN_ROLE_D_BIAS, call.d_bias, sums);
-    return regions;
-}
-
 std::string compare_gradient(const char *name, const HostTensor &made, const std::vector<double> &expected,
                              const Call &call) {
     if (!made.present() || made.elements() == 0) return "";
@@ -123,11 +108,11 @@ std::string try_call(Call call) {
     const Expected expected = expected_of(call);
     const vkattn::Plan plan = test_device().context().norm_backward_plan(described(call));
     Call again = call;
-    std::string wrong = test_device().try_run(plan, regions_of(call));
+    std::string wrong = test_device().try_run(plan, regions_of_gradients(call));
     wrong += compare_gradient("d_input", call.d_input, expected.d_input, call) +
              compare_gradient("d_weight", call.d_weight, expected.d_weight, call) +
              compare_gradient("d_bias", call.d_bias, expected.d_bias, call);
-    wrong += test_device().try_run(plan, regions_of(again));
+    wrong += test_device().try_run(plan, regions_of_gradients(again));
     for (const auto &[one, other] :
          {std::pair(&call.d_input, &again.d_input), std::pair(&call.d_weight, &again.d_weight),
           std::pair(&call.d_bias, &again.d_bias)})
@@ -170,7 +155,7 @@ TEST_CASE_FIXTURE(DeviceTest, "norm_backward with residuals, onto sums, and each
                 const Expected expected = expected_of(call);
                 for (Call *alone : {&of_input, &of_weight, &of_bias}) {
                     test_device().run(test_device().context().norm_backward_plan(described(*alone)),
-                                      regions_of(*alone));
+                                      regions_of_gradients(*alone));
                     CHECK(compare_gradient("d_input", alone->d_input, expected.d_input, call) == "");
                     CHECK(compare_gradient("d_weight", alone->d_weight, expected.d_weight, call) == "");
                     CHECK(compare_gradient("d_bias", alone->d_bias, expected.d_bias, call) == "");

@@ -1,7 +1,7 @@
 // The tiles of the backward pass on matrix units (VK_KHR_cooperative_matrix): f16 factors, or bf16 where BFLOAT16 is defined; f32 sums.
-// A subgroup owns MATRIX_M of the tile's own ones, which are in registers (QUERY_IN_REGISTERS) or in shared memory throughout. What tiles.glsl says of own ones and those that
-// pass by holds here, too. Of those that pass by an invocation has the next vectors in registers; they lie in shared memory twice, first as
-// rows, for the products, then, in the same place, along their dims, for the sums.
+// A subgroup owns MATRIX_M of the tile's own ones, which are in registers (QUERY_IN_REGISTERS) or in shared memory throughout. What
+// tiles.glsl says of own ones and those that pass by holds here, too. Of those that pass by an invocation has the next vectors in
+// registers; they lie in shared memory twice, first as rows, for the products, then, in the same place, along their dims, for the sums.
 #ifndef BACKWARD_MATRIX_TILES_GLSL
 #define BACKWARD_MATRIX_TILES_GLSL
 
@@ -26,14 +26,14 @@ const uint FIRST_VECTORS = (HEAD_DIM + UNIT - 1) / UNIT * UNIT / 8, FIRST_PITCH 
 const uint SECOND_VECTORS = (V_HEAD_DIM + UNIT - 1) / UNIT * UNIT / 8, SECOND_PITCH = SECOND_VECTORS + 1;
 const uint SUM_PITCH = PASSING / 8 + 1;
 const uint SCORE_PITCH = PASSING / 4 + 1; // of f32
+// Along the dims, as many as whole vectors and whole matrices have; the second ones of keys alone.
+#define ROWS_OF_SUMS(vectors, blocks) (8 * (vectors) > (blocks)*MATRIX_N ? 8 * (vectors) : (blocks)*MATRIX_N)
+const uint SUMMED_FIRST_ROWS = ROWS_OF_SUMS(FIRST_VECTORS, FIRST_BLOCKS);
 #ifdef OF_KEYS
-const uint SUMMED_SECOND_ROWS = SECOND_BLOCKS * MATRIX_N;
+const uint SUMMED_SECOND_ROWS = ROWS_OF_SUMS(SECOND_VECTORS, SECOND_BLOCKS);
 #else
 const uint SUMMED_SECOND_ROWS = 0;
 #endif
-const uint FIRST_SUMMED = FIRST_BLOCKS * MATRIX_N;
-const uint SUMMED_FIRST_ROWS = FIRST_SUMMED > 8 * FIRST_VECTORS ? FIRST_SUMMED : 8 * FIRST_VECTORS;
-const uint SECOND_SUMMED = SUMMED_SECOND_ROWS > 8 * SECOND_VECTORS ? SUMMED_SECOND_ROWS : 8 * SECOND_VECTORS;
 
 const uint OWN_FIRST = 0, OWN_SECOND = OWN_FIRST + OWN * FIRST_PITCH;
 // Weights and gradients of scores, of each subgroup its own; where masks are looked up they have been here as f32.
@@ -44,7 +44,7 @@ const uint PASSED = STRIPS + SUBGROUPS * STRIP_SIZE;
 const uint PASSED_SECOND = PASSED + PASSING * FIRST_PITCH;
 const uint SUMMED_SECOND = PASSED + SUMMED_FIRST_ROWS * SUM_PITCH;
 const uint PASSED_SIZE = PASSING * (FIRST_PITCH + SECOND_PITCH);
-const uint SUMMED_SIZE = (SUMMED_FIRST_ROWS + (SUMMED_SECOND_ROWS > 0 ? SECOND_SUMMED : 0)) * SUM_PITCH;
+const uint SUMMED_SIZE = (SUMMED_FIRST_ROWS + SUMMED_SECOND_ROWS) * SUM_PITCH;
 const uint TILES_SIZE = PASSED + (PASSED_SIZE > SUMMED_SIZE ? PASSED_SIZE : SUMMED_SIZE);
 shared uvec4 tiles[TILES_SIZE > OWN_SIZE ? TILES_SIZE : OWN_SIZE];
 
