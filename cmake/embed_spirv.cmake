@@ -1,5 +1,6 @@
 # cmake -DINPUT=x.spv -DOUTPUT=x.spv.hpp -DNAME=x -DPACKED=ON -P embed_spirv.cmake: writes a SPIR-V module as a C++ array, of words (NAME_spv) or,
-# PACKED, of what is deflated (NAME_packed, of NAME_words words).
+# PACKED, of what is deflated (NAME_packed, of NAME_words words; by eight bytes, the first one the lowest, filled up with 0: archives keep
+# their digits in fewer bytes than those of bytes by themselves).
 file(SIZE "${INPUT}" bytes)
 math(EXPR word_count "${bytes} / 4")
 math(EXPR remainder "${bytes} % 4")
@@ -19,11 +20,14 @@ if(PACKED)
     string(LENGTH "${hex}" length)
     math(EXPR length "${length} - 2 * 18") # the header, and eight bytes of checks behind
     string(SUBSTRING "${hex}" 20 ${length} hex)
-    string(REGEX REPLACE "(${line_pattern})" "\\1\n" hex "${hex}")
-    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," values "${hex}")
+    math(EXPR missing "(16 - ${length} % 16) % 16")
+    string(REPEAT "0" ${missing} zeros)
+    string(REGEX REPLACE "(${line_pattern})" "\\1\n" hex "${hex}${zeros}")
+    string(REPEAT "([0-9a-f][0-9a-f])" 8 word_pattern)
+    string(REGEX REPLACE "${word_pattern}" "0x\\8\\7\\6\\5\\4\\3\\2\\1," values "${hex}")
     set(array "inline constexpr const char *${NAME}_why = \"\"; // it is built
 inline constexpr std::uint32_t ${NAME}_words = ${word_count};
-inline constexpr std::uint8_t ${NAME}_packed[] = {")
+inline constexpr std::uint64_t ${NAME}_packed[] = {")
 else()
     file(READ "${INPUT}" hex HEX)
     string(REGEX REPLACE "(${line_pattern})" "\\1\n" hex "${hex}")

@@ -15,7 +15,7 @@ function(vkattn_empty_shader folder name reason)
 
 namespace vkattn {
 inline constexpr std::span<const std::uint32_t> @name@_spv{}; // not built
-inline constexpr std::span<const std::uint8_t> @name@_packed{};
+inline constexpr std::span<const std::uint64_t> @name@_packed{};
 inline constexpr std::uint32_t @name@_words = 0;
 inline constexpr const char *@name@_why = \"@reason@\";
 }

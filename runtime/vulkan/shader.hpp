@@ -15,7 +15,7 @@ namespace vkattn {
 class ModuleCode {
   public:
     constexpr ModuleCode() = default;
-    constexpr ModuleCode(std::span<const uint8_t> deflated, uint32_t word_count, const char *why_empty)
+    constexpr ModuleCode(std::span<const uint64_t> deflated, uint32_t word_count, const char *why_empty)
         : deflated_(deflated), word_count_(word_count), why_empty_(why_empty) {}
     explicit ModuleCode(std::span<const uint32_t> words)
         : plain_(words), word_count_(static_cast<uint32_t>(words.size())) {}
@@ -32,7 +32,7 @@ class ModuleCode {
     }
 
   private:
-    std::span<const uint8_t> deflated_;
+    std::span<const uint64_t> deflated_; // eight bytes each, the first one the lowest
     std::span<const uint32_t> plain_;
     uint32_t word_count_ = 0;
     const char *why_empty_ = "";

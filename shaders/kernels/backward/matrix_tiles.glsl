@@ -113,8 +113,8 @@ void find_largest(uint batch, uint kv_head) {
 }
 
 const uint FIRST_STEPS = 8 * FIRST_VECTORS / MATRIX_K, SECOND_STEPS = 8 * SECOND_VECTORS / MATRIX_K;
-#define OWN_MATRIX(element, pitch, step)                                                                               \
-    tiles, (element) + first_own() * (pitch) + (step)*MATRIX_K / 8, pitch, ROWS_IN_MEMORY
+#define LOAD_OWN_MATRIX(matrix, element, pitch, step)                                                                  \
+    coopMatLoad(matrix, tiles, (element) + first_own() * (pitch) + (step)*MATRIX_K / 8, pitch, ROWS_IN_MEMORY)
 MATRIX_A first_in_registers[QUERY_IN_REGISTERS != 0 ? FIRST_STEPS : 1];
 MATRIX_A second_in_registers[QUERY_IN_REGISTERS != 0 ? SECOND_STEPS : 1];
 
@@ -136,8 +136,8 @@ MATRIX_A second_in_registers[QUERY_IN_REGISTERS != 0 ? SECOND_STEPS : 1];
 
 void keep_own() {
     barrier();
-    FOR_MATRICES(step, FIRST_STEPS) coopMatLoad(first_in_registers[step], OWN_MATRIX(OWN_FIRST, FIRST_PITCH, step));
-    FOR_MATRICES(step, SECOND_STEPS) coopMatLoad(second_in_registers[step], OWN_MATRIX(OWN_SECOND, SECOND_PITCH, step));
+    FOR_MATRICES(step, FIRST_STEPS) LOAD_OWN_MATRIX(first_in_registers[step], OWN_FIRST, FIRST_PITCH, step);
+    FOR_MATRICES(step, SECOND_STEPS) LOAD_OWN_MATRIX(second_in_registers[step], OWN_SECOND, SECOND_PITCH, step);
     barrier(); // the last readers of what lies there are done
 }
 
@@ -223,7 +223,7 @@ SUMS scores_of_tile[PASSING_TILES], gradients_of_tile[PASSING_TILES];
         if (QUERY_IN_REGISTERS != 0)                                                                                   \
             own = in_registers[step];                                                                                  \
         else                                                                                                           \
-            coopMatLoad(own, OWN_MATRIX(own_element, pitch, step));                                                    \
+            LOAD_OWN_MATRIX(own, own_element, pitch, step);                                                            \
         FOR_MATRICES(k, PASSING_TILES) {                                                                               \
             MATRIX_B passing;                                                                                          \
             coopMatLoad(passing, tiles, (passing_element) + k * MATRIX_N * (pitch) + step * MATRIX_K / 8, pitch,       \
