@@ -147,12 +147,14 @@ TEST_CASE_FIXTURE(DeviceTest,
     for (const vkattn_type type : kFloats)
         for (const std::uint32_t interleaved : {0u, 1u})
             for (const std::uint32_t inverse : {0u, 1u})
-                for (const auto &[dims, rotary] : {std::pair(2, 0), std::pair(64, 0), std::pair(66, 0),
-                                                   std::pair(128, 32), std::pair(37, 10), std::pair(256, 0)}) {
+                for (const auto &sizes : {std::pair(2, 0), std::pair(64, 0), std::pair(66, 0), std::pair(128, 32),
+                                          std::pair(37, 10), std::pair(256, 0)}) {
+                    const auto dims = static_cast<std::uint64_t>(sizes.first);
+                    const auto rotary = static_cast<std::uint32_t>(sizes.second);
                     INFO(type_name(type), ", interleaved ", interleaved, ", inverse ", inverse, ", ", dims, " ",
                          rotary);
-                    Call call = drawn_call(type, 3, 11, static_cast<std::uint64_t>(dims), random);
-                    call.desc.rotary_dim = static_cast<std::uint32_t>(rotary);
+                    Call call = drawn_call(type, 3, 11, dims, random);
+                    call.desc.rotary_dim = rotary;
                     call.desc.rope_interleaved = interleaved;
                     call.desc.inverse = inverse;
                     call.desc.past_len = 1000;
