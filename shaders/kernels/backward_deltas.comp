@@ -40,8 +40,12 @@ float delta_of(Row row) {
             g[k] = d_output_load4(D_OUTPUT_FORMAT, gradient_pairs, of_gradient + dim * stride, stride);
         }
         [[unroll]] for (uint k = 0; k < FOURS_AT_ONCE; ++k) {
-            [[unroll]] for (uint i = 0; i < 4; ++i) sum = first + k < fours ? fma(g[k][i], o[k][i], sum) : sum;
-            magnitudes += first + k < fours ? dot(abs(g[k]), vec4(1)) : 0.0;
+            // By mix(), since ?: of sums is a branch: SwiftShader took ten times as long to compile with each four of them more.
+            bool counts = fours % FOURS_AT_ONCE == 0 || first + k < fours;
+            float with_these = sum;
+            [[unroll]] for (uint i = 0; i < 4; ++i) with_these = fma(g[k][i], o[k][i], with_these);
+            sum = mix(sum, with_these, counts);
+            magnitudes += mix(0.0, dot(abs(g[k]), vec4(1)), counts);
         }
     }
     for (uint dim = V_HEAD_DIM / 4 * 4; dim < V_HEAD_DIM; ++dim) {
