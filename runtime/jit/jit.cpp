@@ -37,9 +37,12 @@ std::string fault_of(const vkattn_jit_info *info) {
     if (info->functions == nullptr) return "functions: NULL, expected GLSL text";
     if (info->name != nullptr && std::string_view(info->name).find_first_of("\"\n\\") != std::string_view::npos)
         return "name: has a quote, a backslash or a newline, expected none";
-    if (defined_functions(info->functions) == 0)
+    const uint32_t defined = defined_functions(info->functions);
+    if (defined == VKATTN_VARIANT_SCORE_MOD_GRAD || defined == 0)
         return "functions: none of score_mod, mask_mod, lse_mod and output_mod, expected one of them, as "
                "vkattn/variants.h has it";
+    if ((defined & VKATTN_VARIANT_SCORE_MOD_GRAD) != 0 && (defined & VKATTN_VARIANT_SCORE_MOD) == 0)
+        return "functions: score_mod_grad without score_mod, expected the function that it is the derivative of";
     return "";
 }
 
