@@ -84,6 +84,14 @@ vkattn_result create(vkattn_context context, const vkattn_jit_info &info, vkattn
     return last_failure().keep(result, failure.message, failure.line, failure.column);
 }
 
+// Whether a module may be asked of a file that has such functions: of gradients, which call score_mod_grad, where those have some.
+bool has_use(const VariantModule &module, uint32_t defined) {
+    const auto defines = [&](uint32_t functions) { return (defined & functions) != 0; };
+    const bool has_gradients = !defines(VKATTN_VARIANT_LSE_MOD | VKATTN_VARIANT_OUTPUT_MOD) &&
+                               defines(VKATTN_VARIANT_SCORE_MOD) == defines(VKATTN_VARIANT_SCORE_MOD_GRAD);
+    return defines(module.calls) && (has_gradients || (module.calls & VKATTN_VARIANT_SCORE_MOD_GRAD) == 0);
+}
+
 template <class Call>
 vkattn_result guard(Call &&call) {
     try {
@@ -116,7 +124,7 @@ vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
         file.functions = checked_text(*info);
         file.defined = defined_functions(file.functions);
         for (const VariantModule &module : variant_modules())
-            if ((module.calls & file.defined) != 0 && can_compile(module))
+            if (has_use(module, file.defined) && can_compile(module))
                 file.modules[module.name] = compile(module, file.functions);
         const std::vector<uint32_t> words = write_variant_file(file);
         write(user, words.data(), words.size() * sizeof(uint32_t));

@@ -719,6 +719,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a variant compiled ahead needs no compiler, and o
     add_entry(problem, entry_of("causal_alibi"), random);
     problem.variant = compiled;
     check_every_kernel(problem);
+    CHECK(try_backward(problem) == "");
 
     const auto result_of = [&](std::uint64_t bytes) {
         try {
@@ -733,6 +734,10 @@ TEST_CASE_FIXTURE(DeviceTest, "a variant compiled ahead needs no compiler, and o
     // whole, but with modules that are not
     std::size_t taken = 0;
     const vkattn::CompiledVariant whole = *vkattn::read_variant_file(std::as_bytes(std::span(file)), taken).first;
+    const std::vector<std::uint8_t> without_gradients = vkattn::compile_variant(gallery_text("sigmoid"));
+    CHECK(whole.modules.contains("backward_queries"));
+    CHECK(!vkattn::read_variant_file(std::as_bytes(std::span(without_gradients)), taken)
+               .first->modules.contains("backward_queries"));
     for (const std::size_t words : {std::size_t{0}, std::size_t{4}, std::size_t{8}}) {
         vkattn::CompiledVariant cut = whole;
         cut.modules.begin()->second.resize(words);
