@@ -15,8 +15,9 @@ extern "C" {
  *
  * attention    the problem, as vkattn_attention_plan takes it, with output and log_sum_exp, which are read; where both are absent, they are
  *              computed again, in the workspace, by the kernel that it names. Its tensors are bound by its roles. Read before the call
- *              returns. Without variant, block_table, rotations, key_scales, value_scales, attn_weights and qk_matmul_output, and with value;
- *              key and value of type F32, F16 or BF16: others fail with VKATTN_ERROR_UNSUPPORTED
+ *              returns. Without block_table, rotations, key_scales, value_scales, attn_weights and qk_matmul_output, and with value;
+ *              key and value of type F32, F16 or BF16; its variant without lse_mod and output_mod, and with score_mod_grad (variants.h) where
+ *              it has score_mod: others fail with VKATTN_ERROR_UNSUPPORTED. What is captured has no gradient
  * d_output     [B,Hq,Lq,Dv], as output: F32, F16 or BF16, any strides; bound as VKATTN_ROLE_D_OUTPUT
  * d_query      [B,Hq,Lq,D], as query; bound as VKATTN_ROLE_D_QUERY
  * d_key        [B,Hkv,Lk,D], as key: of a KV head the sum over the query heads that read it; bound as VKATTN_ROLE_D_KEY

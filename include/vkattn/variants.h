@@ -7,6 +7,7 @@
  *     bool mask_mod(uint batch, uint head, uint query, uint key);                 // true: the query sees the key
  *     float lse_mod(float lse, uint batch, uint head, uint query);                // what weights are exp(score - lse) of
  *     float output_mod(float value, uint batch, uint head, uint query, uint element); // what is stored of the output
+ *     float score_mod_grad(float score, uint batch, uint head, uint query, uint key); // the derivative of score_mod by the score
  *
  * query and key are positions from the sequence's own start, query with the offset of masks and ALiBi added
  * (vkattn_attention_desc); head counts query heads. A score is scale * q k, after softcap. One that score_mod makes -inf, or
@@ -15,6 +16,7 @@
  * weights and in log_sum_exp. It is not called for a row that sees no key. value is an element of the weighted sum of V in f32,
  * of Dv elements, before it is rounded to the type of output; of a row that sees no key 0. Both are called for the whole row,
  * however many parts its keys are in: a merge of calls (vkattn_merge_plan) joins what they made of each.
+ * Gradients (vkattn_attention_backward_plan) call score_mod_grad of the score that score_mod was given; nothing else does.
  * The functions read up to VKATTN_CAPTURED_TENSORS tensors of the call's, which are contiguous, as one row of elements:
  *
  *     float captured_f32(uint tensor, uint element);  // of F32, F16 or BF16; 0 outside the tensor, and of one that is absent
@@ -37,6 +39,7 @@ typedef enum vkattn_variant_functions {
     VKATTN_VARIANT_MASK_MOD = 2,
     VKATTN_VARIANT_LSE_MOD = 4,
     VKATTN_VARIANT_OUTPUT_MOD = 8,
+    VKATTN_VARIANT_SCORE_MOD_GRAD = 16, /* beside score_mod alone */
     VKATTN_VARIANT_FUNCTIONS_MAX_ENUM = 0x7fffffff
 } vkattn_variant_functions;
 

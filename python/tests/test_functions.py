@@ -25,21 +25,23 @@ TABLE, NUMBERS = RANDOM.standard_normal((H, 5)).astype("f4"), (numpy.arange(LK) 
 WINDOW, THREE, BASE, HALF, SIZES = 3, 3, -0.5, 0.5, (6, 4, 2)
 
 
-def text_of_all(given):
-    """GLSL whose score_mod is a function (of many) by batch / B, a mask_mod as 1 or 0; and what it captures."""
+def text_of_all(given, differentiates=False):
+    """GLSL whose score_mod is a function (of many), or its derivative, by batch / B, a mask_mod as 1 or 0; and what it captures."""
     captured, parts, cases = functions.Captured(), [HELPERS], []
     for number, (_, function, kind) in enumerate(given):
-        translated = translator.Translator(kind, function, captured).translate()
-        parts.append(translated.replace(f" {kind}(", f" given_{number}("))
+        translated = translator.Translator(kind, function, captured).translate(differentiates)
+        parts.append(translated.replace(f" {kind}{'_grad' if differentiates else ''}(", f" given_{number}("))
         call = f"given_{number}({'score, ' if kind == 'score_mod' else ''}batch % {B}u, head, query, key)"
         cases.append(f"    if (batch / {B}u == {number}u) return float({call});\n")
     parts.append("float score_mod(float score, uint batch, uint head, uint query, uint key) {\n")
     return "".join([*parts, *cases, "    return 0.0;\n}\n"]), captured.arrays
 
 
-def agree(given, seed=0, whole=int):
-    """Whether functions (text, function, kind) give what Python gives: of one key of each row, whose score is its lse."""
-    text, captured = text_of_all(given)
+def agree(given, seed=0, whole=int, differentiates=False):
+    """Whether functions (text, function, kind), or their derivatives, give what Python gives: of one key of each row, whose score is its lse.
+    Returns how many were compared."""
+    text, captured = text_of_all(given, differentiates)
+    compared = 0
     numbers = numpy.random.default_rng(seed)
     q, k = (numbers.standard_normal((B * len(given), H, length, D)).astype("f4") for length in (LQ, LK))
     keys = numbers.integers(LK, size=(B * len(given), H, LQ, 1)).astype("i4")
@@ -51,9 +53,22 @@ def agree(given, seed=0, whole=int):
             place = tuple(map(whole, (b, h, i, keys[at][0])))
             try:
                 expected = function(float(scores[at]), *place) if kind == "score_mod" else bool(function(*place))
+                expected = slope_of(function, float(scores[at]), place) if differentiates else expected
             except (ZeroDivisionError, OverflowError):
                 continue  # which is no number in Python
+            if expected is None:
+                continue
+            compared += 1
             assert got[at] == pytest.approx(float(expected), rel=2e-3, abs=2e-3), f"{source} at {place}: {scores[at]}\n{text}"
+    return compared
+
+
+def slope_of(function, score, place):
+    """The derivative by the score, by differences; None where there is none, or more digits are wanted."""
+    step = 1e-4
+    before, here, after = (float(function(score + by, *place)) for by in (-step, 0.0, step))
+    left, right = (here - before) / step, (after - here) / step
+    return (left + right) / 2 if abs(left - right) < 1e-3 and abs(left) < 1e3 else None
 
 
 class Drawn:
@@ -129,6 +144,26 @@ def test_drawn_functions_agree_with_python():
     for first in range(0, count, TOGETHER):
         numbers = range(first, min(first + TOGETHER, count))
         agree([Drawn(number).function(number, "mask_mod" if number % 2 else "score_mod") for number in numbers], first)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+def test_derivatives_of_drawn_functions_are_those_of_python():
+    count = int(os.environ.get("VKATTN_DRAWN_FUNCTIONS", str(TOGETHER)))
+    for first in range(0, count, TOGETHER):
+        numbers = range(first, min(first + TOGETHER, count))
+        compared = agree([Drawn(number + 1000).function(number + 1000, "score_mod") for number in numbers], first, differentiates=True)
+        assert compared > len(numbers) * B * H * LQ / 2
+
+
+@pytest.mark.parametrize("function", [
+    lambda s, b, h, q, k: numpy.exp(s / 4) + numpy.log(s * s + 1) - numpy.log2(abs(s) + 1) + numpy.log10(3 + numpy.cos(s)),
+    lambda s, b, h, q, k: numpy.sin(s) * numpy.cos(2 * s) + numpy.tan(s / 9) + numpy.sinh(s / 3) - numpy.cosh(s / 3),
+    lambda s, b, h, q, k: numpy.arctan(s) / numpy.sqrt(s * s + 1) + numpy.expm1(s / 8) - numpy.square(s) / 3,
+    lambda s, b, h, q, k: numpy.exp2(s) ** 1.5 + (2.0 + numpy.tanh(s)) ** s + numpy.fmod(s + 4.25, 3.5) + (s + 4.25) % 3.5,
+    lambda s, b, h, q, k: (s + 0.001) ** -2 if abs(s) > 1 else s ** (k % 4),
+    lambda s, b, h, q, k: numpy.float32(k) / (s * s + 2.0) + divmod(s, 7.5)[1] + numpy.log1p(s * s)])
+def test_derivatives_of_every_function(function):
+    assert agree([("", function, "score_mod")], differentiates=True) > B * H * LQ / 2
 
 
 def negate(function):

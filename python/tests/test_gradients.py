@@ -3,6 +3,7 @@ import numpy
 import pytest
 
 import vkattn
+from vkattn import variants
 
 
 def gradients_of(q, k, v, d_output, mask=0.0):
@@ -149,3 +150,98 @@ def test_rotary_embedding_by_factors(problem):
     made = [vkattn.rotary_embedding(problem[0], rope_scaling={**scaling, "factors": [factor] * 12}) for factor in (1.0, 2.0)]
     assert close(made[0], numpy.asarray(vkattn.rotary_embedding(problem[0]), "float64"))
     assert not close(made[1], numpy.asarray(made[0], "float64"))
+
+
+BIAS = numpy.random.default_rng(6).standard_normal((4, 9)).astype("float32")
+NUMBER = numpy.repeat(numpy.arange(4, dtype="int32"), 9)  # of documents
+
+
+def capped_distances(score, b, h, q, k):
+    return 2 * numpy.tanh(score / 2) - BIAS[h, 0] * abs(q - k)
+
+
+def relative_positions(score, b, h, q, k):
+    return score * (1 + 0.25 * BIAS[h, numpy.clip(k - q, -4, 4) + 4])
+
+
+def sliding_window(b, h, q, k):
+    return (k <= q + 2) & (q - k < 7)
+
+
+def documents(b, h, q, k):
+    return (NUMBER[q] == NUMBER[k]) | (k == 0)
+
+
+def _cannot_compile():
+    try:
+        variants._compiler()
+    except vkattn.UnsupportedError:
+        return True
+    return False
+
+
+def differences(function, score, *at):
+    step = 1e-5
+    return (function(score + step, *at) - function(score - step, *at)) / (2 * step)
+
+
+def gradients_of_functions(q, k, v, d_output, score_mod, mask_mod):
+    """Of attention [B,Hq,L,D] of KV heads that groups share, in float64."""
+    group = q.shape[1] // k.shape[1]
+    q, k, v, d_output = (numpy.asarray(each, "float64") for each in (q, k, v, d_output))
+    keys, values = (each.repeat(group, 1) for each in (k, v))
+    scale = q.shape[-1] ** -0.5
+    scores = scale * q @ keys.swapaxes(-1, -2)
+    at = numpy.ogrid[tuple(slice(size) for size in scores.shape)]
+    slopes = differences(score_mod, scores, *at) if score_mod else 1.0
+    scores = score_mod(scores, *at) if score_mod else scores
+    scores = numpy.where(mask_mod(*at) if mask_mod else True, scores, -numpy.inf)
+    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    of_weights = d_output @ values.swapaxes(-1, -2)
+    of_scores = scale * slopes * weights * (of_weights - (weights * of_weights).sum(-1, keepdims=True))
+    summed = [each.reshape(*k.shape[:2], group, *each.shape[2:]).sum(2)
+              for each in (of_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ d_output)]
+    return (of_scores @ keys, *summed)
+
+
+with_functions = pytest.mark.skipif(_cannot_compile(), reason="without vkattn_jit")
+
+
+@with_functions
+@pytest.mark.parametrize("score_mod, mask_mod", [
+    (capped_distances, None), (relative_positions, sliding_window), (None, sliding_window), (capped_distances, documents)])
+def test_gradients_of_functions(score_mod, mask_mod):
+    random = numpy.random.default_rng(7)
+    q, k, v, d_output = (random.standard_normal(shape).astype("float32")
+                         for shape in ((2, 4, 33, 24), (2, 2, 35, 24), (2, 2, 35, 40), (2, 4, 33, 40)))
+    expected = gradients_of_functions(q, k, v, d_output, score_mod, mask_mod)
+    functions = {"score_mod": score_mod, "mask_mod": mask_mod, "enable_gqa": True}
+    output, log_sum_exp = vkattn.flex_attention(q, k, v, return_lse=True, **functions)
+    given = vkattn.attention_backward(q, k, v, d_output, output=output, log_sum_exp=log_sum_exp, **functions)
+    computed = vkattn.attention_backward(q, k, v, d_output, **functions)
+    for made in (given, computed):
+        assert all(close(each, wanted) for each, wanted in zip(made, expected))
+    if mask_mod is None:
+        return
+    blocks = vkattn.create_block_mask(mask_mod, None, None, 33, 35, BLOCK_SIZE=8)
+    made = vkattn.attention_backward(q, k, v, d_output, score_mod=score_mod, block_mask=blocks, enable_gqa=True)
+    assert all(isinstance(each, numpy.ndarray) and close(each, wanted) for each, wanted in zip(made, expected))
+
+
+@with_functions
+def test_gradients_of_functions_in_glsl():
+    q, k, v, d_output = numpy.random.default_rng(8).standard_normal((4, 1, 2, 9, 16)).astype("float32")
+    parameters = "(float score, uint batch, uint head, uint query, uint key)"
+    score_mod = f"float score_mod{parameters} {{ return score * captured_f32(0, head); }}"
+    slope = f"float score_mod_grad{parameters} {{ return captured_f32(0, head); }}"
+    factors = numpy.array([0.5, 2.0], "float32")
+    expected = gradients_of_functions(q, k, v, d_output, lambda score, b, h, i, j: score * factors[h], None)
+    for more in ({"score_mod": score_mod, "score_mod_grad": slope}, {"score_mod": score_mod + slope},
+                 {"score_mod": score_mod, "score_mod_grad": lambda score, b, h, i, j: factors[h]}):
+        made = vkattn.attention_backward(q, k, v, d_output, captured=(factors,), **more)
+        assert all(close(each, wanted) for each, wanted in zip(made, expected))
+    with pytest.raises(vkattn.UnsupportedError, match="score_mod without score_mod_grad, expected both"):
+        vkattn.attention_backward(q, k, v, d_output, captured=(factors,), score_mod=score_mod)
+    with pytest.raises(TypeError, match="lse_mod: no argument"):
+        vkattn.attention_backward(q, k, v, d_output, lse_mod="")

@@ -118,3 +118,93 @@ def test_what_is_refused():
         gradients.scaled_dot_product_attention(query, query, query, torch.zeros(5, 5), is_causal=True)
     with pytest.raises(TypeError, match="key: dtype"):
         gradients.scaled_dot_product_attention(query, query.half(), query)
+
+
+BIAS = random((4, 9), 11)
+DOCUMENT = torch.arange(40) // 11
+
+
+@pytest.fixture
+def flex():
+    return pytest.importorskip("torch.nn.attention.flex_attention")
+
+
+def capped_distances(score, b, h, q, k):
+    return 2 * torch.tanh(score / 2) - BIAS[h, 0] * (q - k).abs()
+
+
+def relative_positions(score, b, h, q, k):
+    return score * (1 + 0.25 * BIAS[h, torch.clamp(k - q, -4, 4) + 4])
+
+
+def bent(score, b, h, q, k):
+    return torch.where(score > 0, score + 0.125 * score * score, torch.exp(score) - 1) + torch.clamp(score, -0.5, 0.75)
+
+
+def sliding_window(b, h, q, k):
+    return (k <= q + 2) & (q - k < 7)
+
+
+def documents(b, h, q, k):
+    return (DOCUMENT[q] == DOCUMENT[k]) | (k == 0)
+
+
+@pytest.mark.parametrize("score_mod, mask_mod, blocks", [
+    (capped_distances, None, None), (relative_positions, sliding_window, "torch"), (bent, documents, "vkattn"), (None, documents, "torch"),
+    (None, sliding_window, None), (None, None, None)])
+def test_flex_attention(monkeypatch, flex, score_mod, mask_mod, blocks):
+    monkeypatch.setattr(flex, "_validate_device", lambda *tensors: None)  # which refuses gradients on CPUs
+    given = [random(shape, seed).requires_grad_() for seed, shape in enumerate(((2, 4, 33, 24), (2, 2, 37, 24), (2, 2, 37, 40)))]
+    exact = [each.detach().double().requires_grad_() for each in given]
+    made_by_torch = mask_mod and flex.create_block_mask(mask_mod, None, None, 33, 37, device="cpu", BLOCK_SIZE=8)
+    block_mask = {"torch": made_by_torch, None: None,
+                  "vkattn": mask_mod and vkattn.create_block_mask(mask_mod, None, None, 33, 37, BLOCK_SIZE=8)}[blocks]
+    output, log_sum_exp = gradients.flex_attention(*given, score_mod, block_mask, enable_gqa=True, return_lse=True,
+                                                   mask_mod=None if blocks else mask_mod)
+    expected, sums = flex.flex_attention(*exact, score_mod, made_by_torch, enable_gqa=True, return_lse=True)
+    assert output.dtype == torch.float32 and output.shape == expected.shape
+    assert ((output.double() - expected) ** 2).sum() <= 1e-9 * (expected**2).sum()
+    assert ((log_sum_exp.double() - sums) ** 2).sum() <= 1e-9 * (sums**2).sum()
+    d_output = random(expected.shape, 9)
+    made = torch.autograd.grad(output, given, d_output)
+    wanted = torch.autograd.grad(expected, exact, d_output.double())
+    for number, (actual, right) in enumerate(zip(made, wanted)):
+        assert actual.shape == right.shape and ((actual.double() - right) ** 2).sum() <= 1e-9 * (right**2).sum(), number
+
+
+def test_flex_attention_without_gradients_and_what_is_refused(flex):
+    rows = [random((1, 2, 5, 8), seed) for seed in range(3)]
+    output = gradients.flex_attention(*rows, capped_distances)
+    assert not output.requires_grad
+    assert torch.allclose(output, flex.flex_attention(*rows, capped_distances), atol=1e-5)
+    asking = [each.requires_grad_() for each in rows]
+    slope = torch.tensor([0.5, 2.0], requires_grad=True)
+    with pytest.raises(ValueError, match="score_mod: .*a captured tensor that requires a gradient"):
+        gradients.flex_attention(*asking, lambda score, b, h, q, k: score * slope[h])
+    with pytest.raises(ValueError, match="query has 2 heads and key 1"):
+        gradients.flex_attention(asking[0], asking[1][:, :1], asking[2][:, :1], capped_distances)
+    with pytest.raises(TypeError, match="block_mask: Tensor, expected a BlockMask"):
+        gradients.flex_attention(*asking, block_mask=torch.ones(1))
+    with pytest.raises(ValueError, match="query: 3 dimensions, expected 4"):
+        gradients.flex_attention(asking[0][0], *asking[1:])
+
+
+def test_flex_attention_without_queries_or_keys():
+    for queries, keys in ((0, 5), (5, 0)):
+        rows = [random((1, 2, length, 8), 3).requires_grad_() for length in (queries, keys, keys)]
+        output = gradients.flex_attention(*rows, capped_distances)
+        assert output.shape == (1, 2, queries, 8) and not output.any()
+        assert all(not each.any() for each in torch.autograd.grad(output.sum(), rows))
+
+
+def test_flex_attention_trains():
+    rows = [random((1, 2, 19, 16), seed).requires_grad_() for seed in range(3)]
+    target = random((1, 2, 19, 16), 8)
+    losses = []
+    for _ in range(12):
+        loss = ((gradients.flex_attention(*rows, relative_positions, mask_mod=sliding_window) - target) ** 2).mean()
+        for each, gradient in zip(rows, torch.autograd.grad(loss, rows)):
+            with torch.no_grad():
+                each -= 8 * gradient
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]

@@ -4,7 +4,7 @@ import struct
 
 import numpy
 
-from .arrays import FLOATS, as_array, dtype_of, float32_of, host_array
+from .arrays import FLOATS, as_array, dtype_of, float32_of, host_array, torch_of
 from .device_array import Array
 from .glsl import HELPERS, Value, finite
 from .translator import Translator
@@ -79,6 +79,9 @@ def _captured_array(array, fail):
         if array.dtype != "int32":
             fail(f"a captured Array of {array.dtype}, expected {', '.join(FLOATS)} or int32")
         return array.contiguous()
+    torch = torch_of(array)
+    if torch is not None and array.requires_grad and torch.is_grad_enabled():
+        fail("a captured tensor that requires a gradient, expected one that does not, such as its detach(): captured arrays have none yet")
     array = host_array(array, "captured array")
     if dtype_of(array) == "bfloat16":
         array = float32_of(array)
@@ -91,8 +94,15 @@ def _refuse_given(what):
     raise ValueError(f"captured: {what}")
 
 
+class Derivative:
+    """Of a function of Python, by its first parameter: score_mod_grad of a score_mod."""
+
+    def __init__(self, function):
+        self.function = function
+
+
 def functions_text(functions, given=()):
-    """The GLSL of {name: GLSL, function of Python or None}, and the arrays that they capture: the given ones first."""
+    """The GLSL of {name: GLSL, function of Python, Derivative or None}, and the arrays that they capture: the given ones first."""
     try:
         return _functions_text(functions, given, Captured())
     except _Crowded:
@@ -109,9 +119,11 @@ def _functions_text(functions, given, captured):
         if isinstance(function, str):
             parts.append(f'#line 1 "{name}"\n{function}\n')
             continue
+        derived = isinstance(function, Derivative)
+        function = function.function if derived else function
         if not inspect.isfunction(function):
             raise TypeError(f"{name}: {type(function).__name__}, expected GLSL text or a function")
-        text = Translator(name, function, captured).translate()
+        text = Translator(name.removesuffix("_grad") if derived else name, function, captured).translate(derived)
         parts.append(("" if helped else HELPERS) + text)
         helped = True
     return "".join(parts), captured.arrays

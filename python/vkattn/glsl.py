@@ -62,6 +62,14 @@ CALLS = {"tanh": "py_tanh", "exp": "exp", "exp2": "exp2", "expm1": "py_expm1", "
          "ceil": "ceil", "trunc": "trunc", "fix": "trunc", "rint": "roundEven", "round": "roundEven"}
 
 
+# the derivatives of those that have one other than 0: GLSL of the argument x and of the result y
+DERIVATIVES = {"tanh": "(1.0 - {y} * {y})", "exp": "{y}", "exp2": "(0.6931471806 * {y})", "expm1": "({y} + 1.0)", "log": "(1.0 / {x})",
+               "log2": "(1.442695041 / {x})", "log10": "(0.4342944819 / {x})", "log1p": "(1.0 / (1.0 + {x}))", "sqrt": "(0.5 / {y})",
+               "rsqrt": "(-0.5 * {y} / {x})", "sin": "cos({x})", "cos": "(-sin({x}))", "tan": "(1.0 + {y} * {y})",
+               "sinh": "cosh({x})", "cosh": "sinh({x})", "arctan": "(1.0 / (1.0 + {x} * {x}))", "atan": "(1.0 / (1.0 + {x} * {x}))",
+               "sigmoid": "({y} * (1.0 - {y}))", "square": "(2.0 * {x})"}
+
+
 class Unfit(ValueError):
     """A value that has no GLSL: the translator adds the place."""
 
@@ -111,10 +119,11 @@ class Value:
     known   the number of Python, where it is known; None: it is not
     text    GLSL, or a function that returns it; None: the known number is a part of the text
     nonnegative it is no less than 0
+    slope   its derivative by the score, GLSL of a float, where a translator asks for it; None: 0
     """
 
-    def __init__(self, kind, text=None, known=None, nonnegative=False):
-        self.kind, self._text, self.known = kind, text, known
+    def __init__(self, kind, text=None, known=None, nonnegative=False, slope=None):
+        self.kind, self._text, self.known, self.slope = kind, text, known, slope
         self.nonnegative = nonnegative if known is None else known >= 0
 
     @property

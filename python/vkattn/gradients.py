@@ -8,8 +8,11 @@ from .arrays import WEIGHTS, describe, dtype_of, is_quantised
 from .attention import Problem
 from .calls import Call
 from .compiled import outside_graphs
+from .context import default_context
 from .device_array import Array
+from .functions import Derivative
 from .operators import fold, gated
+from .variants import set_variant, take_block_mask
 
 _OF = ("query", "key", "value", "attn_mask", "sinks")
 
@@ -84,14 +87,24 @@ def embedding_backward(tokens, d_output, rows=None, *, accumulate=False, out=Non
     return call.given_back("d_weight")
 
 
+def _derivative_of(score_mod, given):
+    if given is not None or score_mod is None:
+        return given
+    return None if isinstance(score_mod, str) else Derivative(score_mod)
+
+
 @outside_graphs
-def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=None, gradients=("query", "key", "value"),
-                       context=None, **arguments):
-    """The gradients of sum(output * d_output), where output is that of attention with the same arguments.
+def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=None, gradients=("query", "key", "value"), score_mod=None,
+                       mask_mod=None, score_mod_grad=None, block_mask=None, captured=(), captured_numbers=(), context=None, **arguments):
+    """The gradients of sum(output * d_output), where output is that of attention, or flex_attention, with the same arguments.
 
     query, key, value, arguments  as attention takes them, the same dropout_seed too; key and value float32, float16 or bfloat16, and none of
         block_table, kv_rotation, key_scales, value_scales, v_head_dim, return_lse and out
     d_output   in the shape of the output: float32, float16 or bfloat16
+    score_mod, mask_mod, block_mask, captured, captured_numbers  as flex_attention takes them
+    score_mod_grad  score_mod_grad(score, batch, head, query, key): the derivative of score_mod by the score, GLSL text or a function; None:
+        derived, of a score_mod of Python. Where two values meet it is as PyTorch has it: of minimum, maximum and abs the mean of both sides,
+        of clip 1; floor, round, // and comparisons have none. Captured arrays have no gradients
     output, log_sum_exp  what attention returned with return_lse=True; None for both: computed again
     gradients  which of "query", "key", "value", "attn_mask" (an additive one) and "sinks"
     Returns them in that order, each in the shape and the type of what it is the gradient of, but that of attn_mask of four dimensions, of
@@ -104,9 +117,14 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
             raise TypeError(f"{name}: no argument of attention_backward")
     given = {"query": query, "key": key, "value": value, "d_output": d_output, "output": output, "log_sum_exp": log_sum_exp,
              **{name: arguments.get(name) for name in ("attn_mask", "sinks")}}
-    call = Call(context, given.items())
+    mask_mod, captured, captured_numbers, made_in = take_block_mask(block_mask, mask_mod, captured, captured_numbers, query, key, arguments)
+    call = Call(context or made_in, given.items())
     problem = Problem({"query": query, "key": key, "value": value, **arguments}, call)
     _take_given(call, problem.desc, output, log_sum_exp, problem.missing)
+    functions = {"score_mod": score_mod, "score_mod_grad": _derivative_of(score_mod, score_mod_grad), "mask_mod": mask_mod}
+    keep = []
+    if any(function is not None for function in functions.values()):
+        keep = [set_variant(problem.desc, call.inputs, call.context or default_context(), functions, captured, captured_numbers)]
     gradient = call.take("d_output", d_output, strided=True)
     call.inputs["d_output"] = gradient = gradient.reshape((1,) * problem.missing + gradient.shape)
     desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(problem.desc))
@@ -120,7 +138,7 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
         setattr(desc, f"d_{name}", describe(made, f"d_{name}"))
     apart = _abi.AttentionBackwardDesc.from_buffer_copy(desc)
     apart.attention = None
-    call.run("vkattn_attention_backward_plan", desc, described=bytes(problem.desc) + bytes(apart))
+    call.run("vkattn_attention_backward_plan", desc, described=bytes(problem.desc) + bytes(apart), keep=keep)
     results = tuple(call.given_back(f"d_{name}", call.inputs[name].shape[problem.missing if name in _OF[:3] else 0:])
                     for name in names)
     return results if len(results) > 1 else results[0]

@@ -1,29 +1,36 @@
 """Attention under PyTorch's autograd: functions of tensors whose gradients the library computes."""
 import math
 
+import numpy
 import torch
 
 from .attention import attention
+from .functions import Derivative, functions_text
 from .gradients import attention_backward
 from .scaled_dot_product import drawn_seed
 from .scaled_dot_product import scaled_dot_product_attention as _without_gradients
+from .variants import BlockMask
+from .variants import flex_attention as _with_functions
 
 _DIFFERENTIATED = ("query", "key", "value", "attn_mask")
 
 
 class _Attention(torch.autograd.Function):
-    """attention of [B,H,L,D]; the backward pass computes the weights again, of the output and its log-sum-exp."""
+    """attention of [B,H,L,D], or flex_attention where functions are among the arguments; returns the output and its log-sum-exp, of which
+    the backward pass computes the weights again."""
 
     @staticmethod
     def forward(ctx, query, key, value, attn_mask, arguments):
-        output, log_sum_exp = attention(query, key, value, attn_mask, return_lse=True, **arguments)
+        called = _with_functions if "captured" in arguments else attention
+        output, log_sum_exp = called(query, key, value, attn_mask=attn_mask, return_lse=True, **arguments)
         ctx.save_for_backward(query, key, value, attn_mask, output, log_sum_exp)
+        ctx.mark_non_differentiable(log_sum_exp)
         ctx.arguments = arguments
-        return output
+        return output, log_sum_exp
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx, d_output):
+    def backward(ctx, d_output, _):
         query, key, value, attn_mask, output, log_sum_exp = ctx.saved_tensors
         wanted = [name for name, needed in zip(_DIFFERENTIATED, ctx.needs_input_grad) if needed]
         made = attention_backward(query, key, value, d_output, output=output, log_sum_exp=log_sum_exp, gradients=wanted,
@@ -31,6 +38,14 @@ class _Attention(torch.autograd.Function):
         made = dict(zip(wanted, made if len(wanted) > 1 else (made,)))
         of = dict(zip(_DIFFERENTIATED, (query, key, value, attn_mask)))
         return (*(made[name].to(of[name].dtype) if name in made else None for name in _DIFFERENTIATED), None)
+
+
+def _check_tensors(query, key, value):
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(each, torch.Tensor):
+            raise TypeError(f"{name}: {type(each).__name__}, expected a tensor")
+        if each.dtype != query.dtype:
+            raise TypeError(f"{name}: dtype {each.dtype}, expected {query.dtype} as query has")
 
 
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, *, scale=None,
@@ -51,9 +66,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
         return _without_gradients(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if is_causal and attn_mask is not None:
         raise ValueError("attn_mask: given with is_causal, expected one of them")
-    for name, each in (("key", key), ("value", value)):
-        if each.dtype != query.dtype:
-            raise TypeError(f"{name}: dtype {each.dtype}, expected {query.dtype} as query has")
+    _check_tensors(query, key, value)
     given = _in_four_dimensions(query, key, value, attn_mask, enable_gqa)
     if given is None or dropout_p == 1:  # nothing to differentiate: PyTorch's own is as fast
         return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
@@ -61,7 +74,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     *rows, mask, batch = given
     arguments = {"is_causal": is_causal, "scale": scale, "enable_gqa": True, "dropout_p": dropout_p,
                  "dropout_seed": drawn_seed(torch) if dropout_p > 0 else 0}
-    output = _Attention.apply(*rows, mask, arguments)
+    output, _ = _Attention.apply(*rows, mask, arguments)
     return output.reshape(*batch, *output.shape[-2:])
 
 
@@ -85,3 +98,66 @@ def _in_four_dimensions(query, key, value, attn_mask, grouped):
     if mask is not None and mask.ndim > 2 and len(batch) > 2:
         mask = folded(mask, batch)
     return folded(query, batch), folded(key, kv_batch), folded(value, kv_batch), mask, batch
+
+
+def _blocks_of(block_mask):
+    """The numbers of blocks that attention takes, [B,H,blocks,blocks], of PyTorch's BlockMask."""
+    keys = -(-block_mask.seq_lengths[1] // block_mask.BLOCK_SIZE[1])
+    blocks = numpy.zeros((*block_mask.kv_num_blocks.shape, keys + 1), "int32")  # one more, where what is no block goes
+    for state, counts, places in ((1, block_mask.kv_num_blocks, block_mask.kv_indices),
+                                  (2, block_mask.full_kv_num_blocks, block_mask.full_kv_indices)):
+        if counts is not None:
+            counts, places = counts.cpu().numpy(), places.cpu().numpy()
+            places = numpy.where(numpy.arange(places.shape[-1]) < counts[..., None], places, keys)
+            numpy.put_along_axis(blocks, places, state, axis=-1)
+    return numpy.ascontiguousarray(blocks[..., :-1])
+
+
+def _functions_of(score_mod, mask_mod, block_mask, differentiates):
+    """Arguments of flex_attention and attention_backward for functions and blocks: one text that has all functions, whose arrays are read now."""
+    arguments, given = {}, ()
+    if isinstance(block_mask, BlockMask):
+        arguments = {"block_mask": block_mask.blocks.numpy(), "block_size": block_mask.BLOCK_SIZE,
+                     "captured_numbers": block_mask.captured_numbers, "past_len": block_mask.past_len}
+        given = block_mask.captured
+    elif hasattr(block_mask, "kv_num_blocks"):
+        arguments = {"block_mask": _blocks_of(block_mask), "block_size": tuple(block_mask.BLOCK_SIZE)}
+    elif block_mask is not None:
+        raise TypeError(f"block_mask: {type(block_mask).__name__}, expected a BlockMask of create_block_mask")
+    if block_mask is not None:
+        if mask_mod is not None:
+            raise TypeError("mask_mod: given beside block_mask, expected None: it has its own")
+        mask_mod = block_mask.mask_mod
+    derivative = Derivative(score_mod) if differentiates and callable(score_mod) else None
+    functions = {"score_mod": score_mod, "score_mod_grad": derivative, "mask_mod": mask_mod}
+    if score_mod is not None or mask_mod is not None:
+        text, captured = functions_text(functions, given)
+        arguments.update({"mask_mod" if score_mod is None else "score_mod": text, "captured": captured})
+    return arguments
+
+
+def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, *, mask_mod=None):
+    """torch.nn.attention.flex_attention.flex_attention of tensors in host memory, with gradients of query, key and value, which PyTorch's own
+    has on GPUs alone.
+
+    score_mod   score_mod(score, batch, head, query, key), as vkattn.flex_attention takes it; its derivative is derived, as
+        vkattn.attention_backward says
+    block_mask  a BlockMask of PyTorch's create_block_mask or of vkattn's: blocks that it hides are not visited
+    mask_mod    mask_mod(batch, head, query, key) without blocks, in place of block_mask
+    The arguments and shapes are otherwise PyTorch's: query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv]. A captured tensor that asks
+    for a gradient is refused: those have none. With return_lse it returns (output, log_sum_exp), and the latter has no gradient. Gradients of
+    gradients are refused by PyTorch.
+    """
+    _check_tensors(query, key, value)
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if each.ndim != 4:
+            raise ValueError(f"{name}: {each.ndim} dimensions, expected 4, [B,H,L,D]")
+    differentiates = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
+    arguments = {"scale": scale, "enable_gqa": enable_gqa, **_functions_of(score_mod, mask_mod, block_mask, differentiates)}
+    given = _in_four_dimensions(query, key, value, None, True)
+    if given is None:  # nothing to differentiate
+        output = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=enable_gqa)
+        log_sum_exp = query.new_full(output.shape[:-1], -math.inf, dtype=torch.float32)
+    else:
+        output, log_sum_exp = _Attention.apply(*given[:3], None, arguments)
+    return (output, log_sum_exp) if return_lse else output

@@ -8,12 +8,12 @@ import types
 import numpy
 
 from .arrays import OnDevice, dtype_of, float32_of, host_array
-from .glsl import CALLS, RANK, Unfit, Value, is_word, kind_of, wider
+from .glsl import CALLS, DERIVATIVES, RANK, Unfit, Value, is_word, kind_of, wider
 from .operations import EXPECTED, OPERATORS, SIGNS, Operations
 from .sources import definition_of
 
 PARAMETERS = {"score_mod": ("score", "batch", "head", "query", "key"), "mask_mod": ("batch", "head", "query", "key"),
-              "lse_mod": ("lse", "batch", "head", "query"), "output_mod": ("value", "batch", "head", "query", "element")}
+              "score_mod_grad": ("score", "batch", "head", "query", "key"), "lse_mod": ("lse", "batch", "head", "query"), "output_mod": ("value", "batch", "head", "query", "element")}
 FLOATS = ("score", "lse", "value")  # parameters; the others are whole numbers
 MODULES = ("numpy", "torch", "math")
 _MOST_LINES, _DEEPEST, _MOST_ITERATIONS = 2000, 20, 256
@@ -85,10 +85,12 @@ class Translator(Operations):
 
     # The function itself
 
-    def translate(self):
-        """GLSL of the function."""
+    def translate(self, differentiates=False):
+        """GLSL of the function; differentiates: of its derivative by its first parameter, with "_grad" behind its name."""
         expected = PARAMETERS[self.name]
         values = [Value("float" if each in FLOATS else "int", f"py_{each}", nonnegative=each not in FLOATS) for each in expected]
+        if differentiates:
+            values[0].slope = "1.0"
         try:
             self._signature().bind(*values)
         except TypeError:
@@ -99,11 +101,11 @@ class Translator(Operations):
         parameters = [f"    float py_{each} = {each};" if each in FLOATS else f"    int py_{each} = int({each});"
                       for each in expected]
         try:
-            text = result.to(kind)
+            text = (result.slope or "0.0") if differentiates else result.to(kind)
         except Unfit as error:
             self.fail(self.node, error)
         body = [*parameters, *self.prologue, *self.lines, f"    return {text};"]
-        return "\n".join([f"{kind} {self.name}({given}) {{", *body, "}", ""])
+        return "\n".join([f"{kind} {self.name}{'_grad' if differentiates else ''}({given}) {{", *body, "}", ""])
 
     def _signature(self):
         return inspect.signature(self.function, follow_wrapped=False)
@@ -469,7 +471,7 @@ class Translator(Operations):
         least, most = limits.get("min", limits.get("a_min", least)), limits.get("max", limits.get("a_max", most))
         value = values[0]
         for limit, name in ((least, "maximum"), (most, "minimum")):
-            value = value if limit is None else self.extremum(node, name, value, limit)
+            value = value if limit is None else self.extremum(node, name, value, limit, 1.0)
         return value
 
     def _function(self, node, function, module, name, values):
@@ -499,7 +501,9 @@ class Translator(Operations):
             return Value("bool", f"({first.to('bool')} {sign} {second.to('bool')})")
         if name == "fmod":
             kind = "float" if module == "math" else max(wider(first, second), "int", key=RANK.get)
-            return Value(kind, f"py_fmod({first.to(kind)}, {second.to(kind)})")
+            first, second = self.read_again(first, second)
+            return self.differentiated(Value(kind, f"py_fmod({first.to(kind)}, {second.to(kind)})"), (first, ""),
+                                       (second, f"(-trunc({first.to('float')} / {second.to('float')}))"))
         if name == "divmod":
             return tuple(self.binary(node, first, op, second) for op in (ast.FloorDiv, ast.Mod))
         return None
@@ -515,9 +519,10 @@ class Translator(Operations):
             if value.known is not None:
                 return self.computed(node, abs(value.known), value)
             kind = "int" if value.kind == "bool" else value.kind
-            return Value(kind, f"abs({value.to(kind)})", nonnegative=True)
+            value, = self.read_again(value)
+            return self.differentiated(Value(kind, f"abs({value.to(kind)})", nonnegative=True), (value, f"sign({value.to(kind)})"))
         if name == "relu":
-            return self.extremum(node, "maximum", value, Value("int", known=0))
+            return self.extremum(node, "maximum", value, Value("int", known=0), 0.0)
         if name == "sign":
             if value.known is not None:
                 return self.computed(node, (value.known > 0) - (value.known < 0), value)
@@ -532,7 +537,11 @@ class Translator(Operations):
         whole = (module == "math" and name in ("floor", "ceil", "trunc")) or (module == "builtins" and name == "round")
         if value.kind != "float" and name in ("floor", "ceil", "trunc", "fix", "rint", "round"):
             return value if whole else self.convert(node, value, "float")
+        value, = self.read_again(value)
         result = Value("float", f"{CALLS[name]}({value.to('float')})")
+        if value.slope is not None and name in DERIVATIVES:
+            x, y = value.to("float"), self._named("float", result.text())
+            result = self.differentiated(Value("float", y), (value, DERIVATIVES[name].format(x=x, y=y)))
         return self.convert(node, result, "int") if whole else result
 
     def _called_on_known(self, node, function, module, name, value):

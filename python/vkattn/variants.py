@@ -48,7 +48,7 @@ def _variant(context, text):
     return handle
 
 
-def _set_variant(desc, inputs, context, functions, given, numbers):
+def set_variant(desc, inputs, context, functions, given, numbers):
     """Sets the variant of {name: function} in a description, and adds what it captures to the inputs. Returns the variant's
     handle, which the plan must not outlive here: its address is a part of what the plan is known by."""
     text, captured = functions_text(functions, given)
@@ -121,22 +121,29 @@ def create_block_mask(mask_mod, B, H, Q_LEN, KV_LEN, *, BLOCK_SIZE=128, captured
     desc.key = desc.value = _without_memory((batch, heads, keys, 1))
     desc.block_mask = describe(blocks, "block_mask")
     inputs = {}
-    variant = _set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured, captured_numbers)
+    variant = set_variant(desc, inputs, context, {"mask_mod": mask_mod}, captured, captured_numbers)
     context.run("vkattn_block_mask_plan", desc, inputs, {"block_mask": blocks}, keep=[variant])
     return BlockMask(mask_mod, shape, tuple(block_size), past_len, captured, captured_numbers, blocks)
 
 
-def _take_block_mask(block_mask, query, key, value, more):
-    """Adds what a BlockMask says to arguments of attention, and returns their Call: results are of the kind of the others."""
+def take_block_mask(block_mask, mask_mod, captured, captured_numbers, query, key, more):
+    """Adds a BlockMask, or the numbers of blocks that attention takes, to arguments of attention. Returns the mask_mod and what it captures,
+    and the context that the arrays must be of; None: any."""
+    if not isinstance(block_mask, BlockMask):
+        if block_mask is not None:
+            more["block_mask"] = block_mask
+        return mask_mod, captured, captured_numbers, None
+    if mask_mod is not None:
+        raise TypeError("mask_mod: given beside a BlockMask, expected None: it has its own")
     _, _, queries, keys = block_mask.shape
     given = (query.shape[-2], key.shape[-2])
     if more.get("block_table") is None and given != (queries, keys):
         raise ValueError(f"block_mask: of {queries} queries and {keys} keys, expected {given[0]} and {given[1]}")
     if more.setdefault("past_len", block_mask.past_len) != block_mask.past_len:
         raise ValueError(f"past_len: {more['past_len']}, expected {block_mask.past_len}, with which block_mask was made")
-    others = {name: array for name, array in more.items() if name in (*_abi.ATTENTION_TENSORS, "out")}
     more.update(block_mask=block_mask.blocks, block_size=block_mask.BLOCK_SIZE)
-    return Call(block_mask.blocks.context, {"query": query, "key": key, "value": value, **others}.items())
+    return (block_mask.mask_mod, captured or block_mask.captured, captured_numbers or block_mask.captured_numbers,
+            block_mask.blocks.context)
 
 
 @outside_graphs
@@ -163,20 +170,14 @@ def flex_attention(query, key, value, score_mod=None, mask_mod=None, *, block_ma
     query, key, value, scale, enable_gqa, return_lse and the result are those of attention. Raises UnsupportedError where
         the library vkattn_jit, which compiles the functions, is not beside the library vkattn.
     """
-    call = None
-    if isinstance(block_mask, BlockMask):
-        if mask_mod is not None:
-            raise TypeError("mask_mod: given beside a BlockMask, expected None: it has its own")
-        mask_mod, captured = block_mask.mask_mod, captured or block_mask.captured
-        captured_numbers = captured_numbers or block_mask.captured_numbers
-        call = _take_block_mask(block_mask, query, key, value, more)
-    elif block_mask is not None:
-        more["block_mask"] = block_mask
+    others = {name: array for name, array in more.items() if name in (*_abi.ATTENTION_TENSORS, "out")}
+    mask_mod, captured, captured_numbers, made_in = take_block_mask(block_mask, mask_mod, captured, captured_numbers, query, key, more)
+    call = None if made_in is None else Call(made_in, {"query": query, "key": key, "value": value, **others}.items())
     functions = {"score_mod": score_mod, "mask_mod": mask_mod, "lse_mod": lse_mod, "output_mod": output_mod}
     if all(function is None for function in functions.values()):
         raise TypeError(f"{', '.join(functions)}: None, expected a function or GLSL text for one of them")
     made = Problem({"query": query, "key": key, "value": value, "scale": scale, "enable_gqa": enable_gqa, "return_lse": return_lse,
                     **more}, call)
-    made.keep = [_set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured,
-                              captured_numbers)]
+    made.keep = [set_variant(made.desc, made.call.inputs, made.call.context or default_context(), functions, captured,
+                             captured_numbers)]
     return made.results()

@@ -4,7 +4,9 @@
 #include "runtime/emit/rows.hpp"
 #include "runtime/emit/sorted_lists.hpp"
 #include "runtime/problem/attention_tensors.hpp"
+#include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
+#include "runtime/vulkan/variant.hpp"
 #include "shaders/interface/sort_lists.h"
 #include "vkattn_shaders/table.hpp"
 
@@ -91,18 +93,22 @@ class AddressedKeys {
     View key_, value_; // of the current stretch
 };
 
-// With the functions of the problem's variant in it; a measure compiles nothing.
-const Shader &shader_of(const AttentionCall &call, const AttentionShape::Dispatch &dispatch) {
-    if (call.problem.variant == nullptr || call.builder.is_measure()) return *dispatch.shader;
-    call.builder.keep(call.problem.variant->variant);
-    return call.problem.variant->variant->shader_of(*dispatch.shader);
+} // namespace
+
+void require_own(const PlanBuilder &builder, vkattn_variant variant) {
+    require(variant == nullptr || variant->owner == &builder.context(),
+            "variant: of another context, expected the plan's");
 }
 
-} // namespace
+const Shader &shader_of(PlanBuilder &builder, vkattn_variant variant, const Shader &shader) {
+    if (variant == nullptr || builder.is_measure()) return shader;
+    builder.keep(variant->variant);
+    return variant->variant->shader_of(shader);
+}
 
 Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters, const View &scores) {
-    const Shader &shader = shader_of(call, dispatch);
+    const Shader &shader = shader_of(call.builder, call.problem.variant, *dispatch.shader);
     Step &step = call.builder.add_step(shader, dispatch.constants, push);
     if (&shader == dispatch.shader) // a variant's code is nobody else's
         call.builder.set_use({shader_name(shader, dispatch.constants), dispatch.paths});

@@ -19,6 +19,12 @@ struct AttentionCall {
     const AttentionShape &shape;
 };
 
+// Fails where a variant is of another context than the plan's; nullptr: none.
+void require_own(const PlanBuilder &builder, vkattn_variant variant);
+
+// The shader with the functions of a variant in it, which the plan keeps; nullptr: none. A measure compiles nothing.
+const Shader &shader_of(PlanBuilder &builder, vkattn_variant variant, const Shader &shader);
+
 // Adds a step that binds every tensor of the problem.
 Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push,
                    UniformSlot parameters, const View &scores);

@@ -37,9 +37,12 @@ std::string fault_of(const vkattn_jit_info *info) {
     if (info->functions == nullptr) return "functions: NULL, expected GLSL text";
     if (info->name != nullptr && std::string_view(info->name).find_first_of("\"\n\\") != std::string_view::npos)
         return "name: has a quote, a backslash or a newline, expected none";
-    if (defined_functions(info->functions) == 0)
+    const uint32_t defined = defined_functions(info->functions);
+    if (defined == VKATTN_VARIANT_SCORE_MOD_GRAD || defined == 0)
         return "functions: none of score_mod, mask_mod, lse_mod and output_mod, expected one of them, as "
                "vkattn/variants.h has it";
+    if ((defined & VKATTN_VARIANT_SCORE_MOD_GRAD) != 0 && (defined & VKATTN_VARIANT_SCORE_MOD) == 0)
+        return "functions: score_mod_grad without score_mod, expected the function that it is the derivative of";
     return "";
 }
 
@@ -81,6 +84,14 @@ vkattn_result create(vkattn_context context, const vkattn_jit_info &info, vkattn
     return last_failure().keep(result, failure.message, failure.line, failure.column);
 }
 
+// Whether a module may be asked of a file that has such functions: of gradients, which call score_mod_grad, where those have some.
+bool has_use(const VariantModule &module, uint32_t defined) {
+    const auto defines = [&](uint32_t functions) { return (defined & functions) != 0; };
+    const bool has_gradients = !defines(VKATTN_VARIANT_LSE_MOD | VKATTN_VARIANT_OUTPUT_MOD) &&
+                               defines(VKATTN_VARIANT_SCORE_MOD) == defines(VKATTN_VARIANT_SCORE_MOD_GRAD);
+    return defines(module.calls) && (has_gradients || (module.calls & VKATTN_VARIANT_SCORE_MOD_GRAD) == 0);
+}
+
 template <class Call>
 vkattn_result guard(Call &&call) {
     try {
@@ -113,7 +124,7 @@ vkattn_result vkattn_jit_compile(const vkattn_jit_info *info,
         file.functions = checked_text(*info);
         file.defined = defined_functions(file.functions);
         for (const VariantModule &module : variant_modules())
-            if ((module.calls & file.defined) != 0 && can_compile(module))
+            if (has_use(module, file.defined) && can_compile(module))
                 file.modules[module.name] = compile(module, file.functions);
         const std::vector<uint32_t> words = write_variant_file(file);
         write(user, words.data(), words.size() * sizeof(uint32_t));

@@ -196,8 +196,7 @@ void allow_roles(PlanBuilder &builder, const AttentionProblem &problem, const At
 } // namespace
 
 void add_attention(PlanBuilder &builder, const AttentionProblem &given, const AttentionSources &given_sources) {
-    require(given.variant == nullptr || given.variant->owner == &builder.context(),
-            "variant: of another context, expected the plan's");
+    require_own(builder, given.variant);
     require(given.variant == nullptr || given.value_hadamard == 0 ||
                 !given.variant->variant->defines(VKATTN_VARIANT_OUTPUT_MOD),
             "variant: with output_mod, expected none beside values that are rotated, whose elements it would not see");

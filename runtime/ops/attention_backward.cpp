@@ -1,3 +1,4 @@
+#include "runtime/emit/attention.hpp"
 #include "runtime/emit/judged.hpp"
 #include "runtime/emit/rows.hpp"
 #include "runtime/emit/sorted_lists.hpp"
@@ -11,6 +12,7 @@
 #include "runtime/support/error.hpp"
 #include "runtime/support/rounding.hpp"
 #include "runtime/support/structures.hpp"
+#include "runtime/vulkan/variant.hpp"
 #include "shaders/interface/sort_lists.h"
 
 #include <algorithm>
@@ -32,8 +34,16 @@ void refuse(bool given, const char *what) {
     if (given) fail(VKATTN_ERROR_UNSUPPORTED, what, ": given, expected none: it has no gradients yet");
 }
 
+void refuse_functions(const Variant &variant) {
+    refuse(variant.defines(VKATTN_VARIANT_LSE_MOD), "variant: lse_mod");
+    refuse(variant.defines(VKATTN_VARIANT_OUTPUT_MOD), "variant: output_mod");
+    if (variant.defines(VKATTN_VARIANT_SCORE_MOD) && !variant.defines(VKATTN_VARIANT_SCORE_MOD_GRAD))
+        fail(VKATTN_ERROR_UNSUPPORTED,
+             "variant: score_mod without score_mod_grad, expected both: gradients take the derivative");
+}
+
 void refuse_what_has_no_gradients(const vkattn_attention_desc &desc) {
-    refuse(desc.variant != nullptr, "variant");
+    if (desc.variant != nullptr) refuse_functions(*desc.variant->variant);
     refuse(present(desc.block_table), "block_table");
     refuse(present(desc.key_scales), "key_scales");
     refuse(present(desc.value_scales), "value_scales");
@@ -231,7 +241,7 @@ class BackwardSteps {
         set_constants(constants);
         if (push.first_key == 0 || dispatch.shader == &shaders::backward_deltas)
             names_ += text(names_.empty() ? "" : ", ", dispatch.shader->name);
-        Step &step = builder_.add_step(*dispatch.shader, constants, push);
+        Step &step = builder_.add_step(shader_of(builder_, problem_.variant, *dispatch.shader), constants, push);
         step.groups = dispatch.groups;
         step.flops = dispatch.flops;
         step.uniforms = parameters;
@@ -293,12 +303,17 @@ class BackwardSteps {
         bind(builder_, step, BINDING_CARRIES, largest_);
     }
 
+    // Whether the problem's variant, if it has one, can be in the shader.
+    bool serves(const Shader &shader) const {
+        return problem_.variant == nullptr || problem_.variant->variant->serves(shader);
+    }
+
     // What matrix units serve, and the self-test has not found wrong.
     BackwardMatrices matrices_of(BackwardSums sums) const {
         const BackwardMatrices matrices = backward_matrices(problem_, given_.d_output.tensor, caps_, sums);
-        const bool serves =
-            matrices.shader != nullptr && has_queries(given_.problem) && is_right(builder_, *matrices.shader);
-        return serves ? matrices : BackwardMatrices{};
+        const bool takes = matrices.shader != nullptr && has_queries(given_.problem) && serves(*matrices.shader) &&
+                           is_right(builder_, *matrices.shader);
+        return takes ? matrices : BackwardMatrices{};
     }
 
     // In one dispatch.
@@ -322,7 +337,7 @@ class BackwardSteps {
 
     bool takes_addresses(const Shader &shader, BackwardSums sums) const {
         return has_queries(given_.problem) && has_keys(given_.problem) &&
-               suits_backward_addresses(problem_, caps_, sums) && is_right(builder_, shader);
+               suits_backward_addresses(problem_, caps_, sums) && serves(shader) && is_right(builder_, shader);
     }
 
     Step &add_addressed(AttentionShape::Dispatch dispatch, gpu::AttentionParameters parameters,
@@ -466,6 +481,7 @@ void allow_roles(PlanBuilder &builder, const Backward &backward) {
 
 void plan_attention_backward(PlanBuilder &builder, const vkattn_attention_backward_desc &desc) {
     const Backward backward = check_backward(desc);
+    require_own(builder, backward.problem.variant);
     builder.set_region_alignment(backward.problem.region_alignment);
     allow_roles(builder, backward);
     BackwardSteps steps(builder, backward);

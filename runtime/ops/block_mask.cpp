@@ -1,6 +1,7 @@
 #include "runtime/ops/operators.hpp"
 
 #include "runtime/device/grid.hpp"
+#include "runtime/emit/attention.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/problem/attention_tensors.hpp"
@@ -21,7 +22,7 @@ AttentionProblem checked_problem(const PlanBuilder &builder, const vkattn_attent
     const AttentionProblem problem = check_attention(desc);
     require(problem.variant != nullptr && problem.variant->variant->defines(VKATTN_VARIANT_MASK_MOD),
             "variant: ", problem.variant == nullptr ? "absent" : "defines no mask_mod", ", expected one with mask_mod");
-    require(problem.variant->owner == &builder.context(), "variant: of another context, expected the plan's");
+    require_own(builder, problem.variant);
     require(present(problem.block_mask), "block_mask: absent, expected a tensor to fill in");
     require_no_overlap(normalised(desc.block_mask, "block_mask"), "block_mask");
     const uint64_t blocks = divide_up(problem.q_len, problem.block_q_len);
@@ -76,11 +77,9 @@ void plan_block_mask(PlanBuilder &builder, const vkattn_attention_desc &desc) {
     for (const AttentionTensor &tensor : kAttentionTensors)
         allow_role(builder, {problem.*tensor.member, sources[tensor.binding]});
     if (is_empty(problem.block_mask)) return;
-    Variant &variant = *problem.variant->variant;
-    builder.keep(problem.variant->variant);
-    if (!variant.serves(shaders::block_mask))
+    if (!problem.variant->variant->serves(shaders::block_mask))
         fail(VKATTN_ERROR_UNSUPPORTED, "variant: has no module ", shaders::block_mask.name);
-    const Shader &shader = builder.is_measure() ? shaders::block_mask : variant.shader_of(shaders::block_mask);
+    const Shader &shader = shader_of(builder, problem.variant, shaders::block_mask);
     const uint32_t sequences = sequences_of_entry(problem);
     const gpu::AttentionConstants constants = block_mask_constants(problem, sequences, builder.context().caps());
     gpu::AttentionParameters parameters = parameters_of(problem);

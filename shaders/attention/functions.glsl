@@ -1,7 +1,7 @@
-// Functions of the user's own: score_mod, mask_mod, lse_mod, output_mod and the tensors and numbers that they capture. Modules of
-// a variant alone have them (vkattn/variants.h): their compiler defines VARIANT_FUNCTIONS, and SCORE_MOD, MASK_MOD, LSE_MOD and OUTPUT_MOD
-// as the user's text has them, which it gives as variant_functions.glsl. lse_mod is called in softmax.glsl, and output_mod in
-// output.glsl.
+// Functions of the user's own: score_mod and its derivative score_mod_grad, mask_mod, lse_mod, output_mod and the tensors and numbers that
+// they capture. Modules of a variant alone have them (vkattn/variants.h): their compiler defines VARIANT_FUNCTIONS, and SCORE_MOD,
+// SCORE_MOD_GRAD, MASK_MOD, LSE_MOD and OUTPUT_MOD as the user's text has them, which it gives as variant_functions.glsl. lse_mod is called
+// in softmax.glsl, and output_mod in output.glsl.
 #ifndef FUNCTIONS_GLSL
 #define FUNCTIONS_GLSL
 
@@ -66,6 +66,13 @@ uint query_of(Row row) { return row.position + uint(diagonal_offset(row.batch));
 float modify_score(float score, Row row, Key key) {
     float modified = score_mod(score * LN_2, batch_of(row), head_of(row), query_of(row), key.number);
     return modified < LOWEST_BIAS ? HIDDEN : modified * LOG2_E;
+}
+#endif
+
+#ifdef SCORE_MOD_GRAD
+// The derivative of modify_score, of the same score.
+float slope_of_function(float score, Row row, Key key) {
+    return score_mod_grad(score * LN_2, batch_of(row), head_of(row), query_of(row), key.number);
 }
 #endif
 

@@ -25,12 +25,12 @@ const bool TRANSFORMS_SCORES = TRANSFORMS != 0u;
 #define modify_score(score, row, key) score
 #endif
 
-// Whether nothing but positions and lengths decides what a score becomes: few instructions a key.
+// Not 0: more than positions and lengths decides what a score becomes. Else that takes few instructions a key.
 #if defined(SCORE_MOD) || defined(MASK_MOD)
-const bool MASKS_BY_RANGE = false;
+const uint MASKS_BY_PAIR = 1u;
 #else
-const bool MASKS_BY_RANGE = (TRANSFORMS | MASK_FORMAT | (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK)) |
-                             (MORE_FEATURES & MORE_FEATURE_TREE_MASK)) == 0u;
+const uint MASKS_BY_PAIR = TRANSFORMS | MASK_FORMAT | (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK)) |
+                           (MORE_FEATURES & MORE_FEATURE_TREE_MASK);
 #endif
 
 // From scale * Q K^T, in units of log 2, to the score of a key that no mask hides.

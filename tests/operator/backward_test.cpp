@@ -1,12 +1,17 @@
 // attention_backward against float64: every mask, type and layout, packed sequences, sizes of 0, what is hidden not a number, the same bits
 // every time; and the reference against differences.
 #include "attention_draws.hpp"
+#include "backward_calls.hpp"
 #include "compare.hpp"
 #include "device.hpp"
 #include "limited_device.hpp"
 #include "messages.hpp"
 #include "random_draws.hpp"
 #include "sequence_cases.hpp"
+
+#ifdef VKATTN_HAS_JIT
+#include "variants.hpp"
+#endif
 
 #include <doctest/doctest.h>
 
@@ -19,148 +24,6 @@
 using namespace vkattn_test;
 
 namespace {
-
-struct BackwardOptions {
-    bool computes_output = false;
-    vkattn_type gradients = VKATTN_TYPE_F32, d_output = VKATTN_TYPE_F32, output = VKATTN_TYPE_F32;
-    bool has_gaps = true;
-    float d_output_scale = 1.0f;
-};
-
-// A tensor that is written, of rows with gaps between them.
-HostTensor written(vkattn_type type, const Shape &shape, bool has_gaps) {
-    if (!has_gaps || shape.size() != 4) return {type, shape};
-    const std::uint64_t row = shape[3] + 3, head = shape[2] * row + 1;
-    return {type, shape, {shape[1] * head, head, row, 1}, 1};
-}
-
-HostTensor filled(vkattn_type type, const Shape &shape, const std::vector<double> &values) {
-    HostTensor tensor(type, shape);
-    for (std::uint64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, static_cast<float>(values[i]));
-    return tensor;
-}
-
-// What a call writes; absent where the problem has no such gradient.
-struct Gradients {
-    HostTensor query, key, value, attn_mask, sinks;
-
-    std::vector<std::pair<vkattn_role, HostTensor *>> all() {
-        return {{VKATTN_ROLE_D_QUERY, &query},
-                {VKATTN_ROLE_D_KEY, &key},
-                {VKATTN_ROLE_D_VALUE, &value},
-                {VKATTN_ROLE_D_ATTN_MASK, &attn_mask},
-                {VKATTN_ROLE_D_SINKS, &sinks}};
-    }
-};
-
-Gradients gradients_of(const AttentionProblem &p, const BackwardOptions &options) {
-    Gradients made;
-    made.query = written(options.gradients, p.query.shape(), options.has_gaps);
-    made.key = written(options.gradients, p.key.shape(), options.has_gaps);
-    made.value = written(options.gradients, p.value.shape(), options.has_gaps);
-    if (p.attn_mask.present() && p.attn_mask.type() != VKATTN_TYPE_BOOL)
-        made.attn_mask = written(options.gradients, p.attn_mask.shape(), options.has_gaps);
-    if (p.sinks.present()) made.sinks = HostTensor(VKATTN_TYPE_F32, p.sinks.shape());
-    return made;
-}
-
-// A problem, and all that a call of its gradients takes.
-struct BackwardCall {
-    BackwardCall(const AttentionProblem &given, const BackwardOptions &asked)
-        : problem(given), options(asked), made(gradients_of(given, asked)), reference(reference_attention(given)) {
-        const AttentionSizes s = sizes_of(problem);
-        const Shape shape{s.batch, s.query_heads, s.q_len, s.v_head_dim};
-        std::mt19937 random(static_cast<unsigned>(7 + s.q_len + s.kv_len));
-        d_output = normal_tensor(options.d_output, shape, random, options.d_output_scale);
-        if (options.computes_output) return;
-        forward.output = filled(options.output, shape, reference.output);
-        forward.log_sum_exp = filled(VKATTN_TYPE_F32, {s.batch, s.query_heads, s.q_len}, reference.log_sum_exp);
-    }
-
-    vkattn_attention_backward_desc describe() {
-        attention = vkattn_test::describe(problem, forward, VKATTN_KERNEL_AUTO);
-        vkattn_attention_backward_desc desc{};
-        desc.attention = &attention;
-        desc.d_output = d_output.view();
-        desc.d_query = made.query.view();
-        desc.d_key = made.key.view();
-        desc.d_value = made.value.view();
-        desc.d_attn_mask = made.attn_mask.view();
-        desc.d_sinks = made.sinks.view();
-        return desc;
-    }
-
-    std::vector<Region> regions() {
-        std::vector<Region> regions = regions_of(problem, forward);
-        for (Region &region : regions) region.access = Access::kRead;
-        regions.push_back({VKATTN_ROLE_D_OUTPUT, &d_output, Access::kRead});
-        for (const auto &[role, tensor] : made.all())
-            if (tensor->present()) regions.push_back({role, tensor, Access::kWrite});
-        return regions;
-    }
-
-    AttentionProblem problem;
-    BackwardOptions options;
-    Gradients made;
-    AttentionReference reference;
-    HostTensor d_output;
-    AttentionResults forward;
-    vkattn_attention_desc attention{};
-};
-
-double bound_of(const BackwardCall &call, vkattn_type gradient) {
-    constexpr double kTimes = 10; // gradients are products of rounded numbers
-    const AttentionProblem &p = call.problem;
-    const vkattn_type output = call.options.computes_output ? VKATTN_TYPE_F32 : call.options.output;
-    return kTimes *
-           nmse_bound({p.query.type(), p.key.type(), p.value.type(), output, gradient}, call.reference.largest_score);
-}
-
-std::string compare_gradient(const char *name, const BackwardCall &call, const HostTensor &made,
-                             const Gradient &expected) {
-    if (!made.present()) return "";
-    constexpr double kLeast = 0.1; // of its terms: what cancels further is rounding
-    std::vector<float> actual(made.elements());
-    for (std::uint64_t i = 0; i < actual.size(); ++i) actual[i] = made.get(i);
-    const Comparison comparison =
-        compare(name, made.shape(), expected.values, actual, bound_of(call, made.type()), kLeast * expected.terms);
-    return comparison.passed ? "" : comparison.report + "\n";
-}
-
-std::string compare_gradients(BackwardCall &call) {
-    const AttentionGradients expected = reference_gradients(call.problem, call.d_output.values());
-    return compare_gradient("d_query", call, call.made.query, expected.query) +
-           compare_gradient("d_key", call, call.made.key, expected.key) +
-           compare_gradient("d_value", call, call.made.value, expected.value) +
-           compare_gradient("d_attn_mask", call, call.made.attn_mask, expected.attn_mask) +
-           compare_gradient("d_sinks", call, call.made.sinks, expected.sinks);
-}
-
-bool same_bits(Gradients &one, Gradients &other) {
-    const auto of_one = one.all(), of_other = other.all();
-    for (std::size_t i = 0; i < of_one.size(); ++i)
-        if (!std::ranges::equal(of_one[i].second->bytes(), of_other[i].second->bytes())) return false;
-    return true;
-}
-
-// Runs it twice; what is wrong, "" for nothing.
-std::string try_backward(BackwardCall &call, TestDevice &device = test_device()) {
-    try {
-        const vkattn::Plan plan = device.context().attention_backward_plan(call.describe());
-        std::string complaints = device.try_run(plan, call.regions());
-        Gradients first = call.made;
-        complaints += device.try_run(plan, call.regions());
-        if (!same_bits(first, call.made)) complaints += "other bits in the second run\n";
-        return complaints + compare_gradients(call);
-    } catch (const vkattn::Error &error) {
-        return error.what();
-    }
-}
-
-std::string try_backward(const AttentionProblem &problem, const BackwardOptions &options = {}) {
-    BackwardCall call(problem, options);
-    return try_backward(call);
-}
 
 AttentionDraw dense(std::uint64_t q_len, std::uint64_t kv_len, std::uint64_t head_dim, std::uint64_t v_head_dim) {
     AttentionDraw d;
@@ -180,12 +43,22 @@ AttentionDraw draw_backward(unsigned seed) {
     };
     d.key = without_blocks(d.key);
     d.value = without_blocks(d.value);
-    d.value_in_key = d.functions = d.keys_rotated = d.values_rotated = false;
+    d.value_in_key = d.keys_rotated = d.values_rotated = false;
     d.key_scales = d.value_scales = 0;
     d.kv_len = std::min<std::uint64_t>(d.kv_len, 900);
     d.mask_short = std::min(d.mask_short, d.kv_len - 1);
     d.list_len = std::min<std::uint64_t>(d.list_len, 300);
     return d;
+}
+
+AttentionProblem problem_with_functions(const AttentionDraw &d,
+                                        [[maybe_unused]] const vkattn::Context &context = test_device().context()) {
+    AttentionProblem problem = problem_of(d);
+#ifdef VKATTN_HAS_JIT
+    std::mt19937 random(d.seed);
+    if (d.functions) set_score_functions(problem, random, context);
+#endif
+    return problem;
 }
 
 BackwardOptions options_of(unsigned seed) {
@@ -308,7 +181,9 @@ TEST_CASE("the reference's gradients are differences of its outputs") {
         d.mask = DrawnMask::kF32;
         d.mask_broadcast = 2;
         d.dropout_p = dropout;
-        const AttentionProblem problem = problem_of(d);
+        AttentionProblem problem = problem_of(d);
+        problem.score_mod = [](double score, int, int h, int, int k) { return score + (h + k) * std::sin(score); };
+        problem.mask_mod = [](int, int h, int q, int k) { return (h + q + k) % 5 != 0; };
         std::mt19937 random(3);
         const std::vector<double> d_output = normal_tensor(VKATTN_TYPE_F32, {1, 2, 3, 3}, random).values();
         const AttentionGradients gradients = reference_gradients(problem, d_output);
@@ -389,7 +264,7 @@ TEST_CASE_FIXTURE(DeviceTest, "gradients of masks, in pairs") {
 TEST_CASE_FIXTURE(DeviceTest, "gradients of problems drawn at random") {
     sweep([](unsigned seed) {
         const AttentionDraw d = draw_backward(seed);
-        const std::string complaints = try_backward(problem_of(d), options_of(seed));
+        const std::string complaints = try_backward(problem_with_functions(d), options_of(seed));
         return complaints.empty() ? complaints : text(d) + ": " + complaints;
     });
 }
@@ -495,11 +370,11 @@ TEST_CASE_FIXTURE(DeviceTest, "gradients on matrix units") {
         d.kv_len = std::min<std::uint64_t>(d.kv_len, 300);
         d.mask_short = std::min(d.mask_short, d.kv_len - 1);
         const float scales[] = {1.0f, 1e-4f, 30.0f};
-        BackwardCall call(problem_of(d), {.computes_output = seed % 2 == 0,
-                                          .d_output = VKATTN_TYPE_F16,
-                                          .output = VKATTN_TYPE_F16,
-                                          .has_gaps = seed % 3 == 0,
-                                          .d_output_scale = scales[seed % 3]});
+        BackwardCall call(problem_with_functions(d, device.context()), {.computes_output = seed % 2 == 0,
+                                                                        .d_output = VKATTN_TYPE_F16,
+                                                                        .output = VKATTN_TYPE_F16,
+                                                                        .has_gaps = seed % 3 == 0,
+                                                                        .d_output_scale = scales[seed % 3]});
         INFO("seed ", seed, ": ", text(d));
         const std::string reason = device.context().attention_backward_plan(call.describe()).report().reason;
         CHECK_MESSAGE(reason.find("backward_queries_coopmat") != std::string::npos, reason);

@@ -1,8 +1,10 @@
 // Variants of attention: functions of the user's own, compiled by vkattn_jit. The gallery of docs/variants.md.
 #include "attention_draws.hpp"
+#include "backward_calls.hpp"
 #include "compare.hpp"
 #include "counted_vulkan.hpp"
 #include "limited_device.hpp"
+#include "messages.hpp"
 #include "variants.hpp"
 
 #include "runtime/vulkan/variant_file.hpp"
@@ -424,6 +426,77 @@ constexpr int kHidden = VKATTN_BLOCK_HIDDEN, kPartial = VKATTN_BLOCK_PARTIAL, kF
 
 } // namespace
 
+TEST_CASE_FIXTURE(DeviceTest, "gradients of the gallery's variants" * doctest::test_suite("gradients")) {
+    int tried = 0;
+    for (const Entry &entry : gallery()) {
+        INFO(std::string(entry.name));
+        std::mt19937 random(7);
+        AttentionProblem problem = plain_problem(random);
+        add_entry(problem, entry, random);
+        if (entry.lse || entry.output) continue;
+        CHECK(try_backward(problem, {.computes_output = ++tried % 2 == 0}) == "");
+    }
+    CHECK(tried == 12);
+}
+
+TEST_CASE_FIXTURE(DeviceTest,
+                  "gradients of functions beside what else changes a score" * doctest::test_suite("gradients")) {
+    for (const vkattn_type type : {VKATTN_TYPE_F32, VKATTN_TYPE_F16}) {
+        std::mt19937 random(43);
+        AttentionProblem problem = plain_problem(random, type);
+        problem.softcap = 3.0f;
+        problem.mask_flags = VKATTN_MASK_CAUSAL;
+        problem.attn_mask = normal_tensor(VKATTN_TYPE_F32, {1, kHeads, 1, kKeys}, random);
+        problem.alibi_slopes = normal_tensor(VKATTN_TYPE_F32, {kHeads}, random);
+        problem.sinks = normal_tensor(VKATTN_TYPE_F32, {kHeads}, random);
+        problem.dropout_p = 0.2f;
+        problem.block_mask =
+            tensor_of(VKATTN_TYPE_I32, {1, kHeads, 2, 3}, std::vector<float>{1, 2, 0, 1, 1, 1, 2, 2, 2, 0, 1, 2, //
+                                                                             1, 0, 1, 2, 1, 1, 0, 0, 1, 2, 1, 2});
+        problem.block_q_len = 20, problem.block_kv_len = 40;
+        set_score_functions(problem, random);
+        CHECK(try_backward(problem, {.gradients = type, .d_output = type, .output = type}) == "");
+    }
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "keys that mask_mod hides from every query may be no numbers, and have gradient 0" *
+                                  doctest::test_suite("gradients")) {
+    std::mt19937 random(47);
+    AttentionProblem problem = plain_problem(random);
+    problem.mask_mod = [](int, int, int, int k) { return k % 3 != 1; };
+    set_variant(problem, "bool mask_mod(uint batch, uint head, uint query, uint key) { return key % 3u != 1u; }");
+    BackwardCall call(problem, {});
+    const AttentionGradients expected = reference_gradients(problem, call.d_output.values());
+    for (HostTensor *tensor : {&call.problem.key, &call.problem.value})
+        for (std::uint64_t i = 0; i < tensor->elements(); ++i)
+            if (i / 24 % kKeys % 3 == 1) tensor->set(i, NAN);
+    test_device().run(test_device().context().attention_backward_plan(call.describe()), call.regions());
+    CHECK(compare_gradient("d_query", call, call.made.query, expected.query) == "");
+    CHECK(compare_gradient("d_key", call, call.made.key, expected.key) == "");
+    CHECK(compare_gradient("d_value", call, call.made.value, expected.value) == "");
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "functions without gradients are refused by name" * doctest::test_suite("gradients")) {
+    const std::string parameters = "(float x, uint b, uint h, uint q, uint k) { return x; }\n";
+    const auto refused = [&](const std::string &text, const char *expected, const vkattn::Context &context) {
+        std::mt19937 random(53);
+        AttentionProblem problem = plain_problem(random);
+        set_variant(problem, text, context);
+        BackwardCall call(problem, {});
+        check_refused([&] { (void)test_device().context().attention_backward_plan(call.describe()); }, expected);
+    };
+    const vkattn::Context &context = test_device().context();
+    refused("float score_mod" + parameters, "score_mod without score_mod_grad, expected both", context);
+    refused("float lse_mod(float lse, uint b, uint h, uint q) { return lse; }\n", "lse_mod: given, expected none",
+            context);
+    refused("float output_mod" + parameters, "output_mod: given, expected none", context);
+    const vkattn::Context other(ContextRequest().info);
+    refused("bool mask_mod(uint b, uint h, uint q, uint k) { return true; }\n", "variant: of another context", other);
+    for (const char *text : {"float score_mod_grad", "bool mask_mod(uint b, uint h, uint q, uint k) { return true; }\n"
+                                                     "float score_mod_grad"})
+        check_refused([&] { (void)vkattn::jit_variant(context, text + parameters, "test.glsl"); }, "score_mod");
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "a block_mask of all sequences knows the lengths and the positions of each") {
     std::mt19937 random(37);
     AttentionProblem problem = plain_problem(random);
@@ -646,6 +719,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a variant compiled ahead needs no compiler, and o
     add_entry(problem, entry_of("causal_alibi"), random);
     problem.variant = compiled;
     check_every_kernel(problem);
+    CHECK(try_backward(problem) == "");
 
     const auto result_of = [&](std::uint64_t bytes) {
         try {
@@ -660,6 +734,10 @@ TEST_CASE_FIXTURE(DeviceTest, "a variant compiled ahead needs no compiler, and o
     // whole, but with modules that are not
     std::size_t taken = 0;
     const vkattn::CompiledVariant whole = *vkattn::read_variant_file(std::as_bytes(std::span(file)), taken).first;
+    const std::vector<std::uint8_t> without_gradients = vkattn::compile_variant(gallery_text("sigmoid"));
+    CHECK(whole.modules.contains("backward_queries"));
+    CHECK(!vkattn::read_variant_file(std::as_bytes(std::span(without_gradients)), taken)
+               .first->modules.contains("backward_queries"));
     for (const std::size_t words : {std::size_t{0}, std::size_t{4}, std::size_t{8}}) {
         vkattn::CompiledVariant cut = whole;
         cut.modules.begin()->second.resize(words);

@@ -366,9 +366,22 @@ struct RowGradients {
     std::vector<double> kept;        // weights as dropout leaves them
     std::vector<double> scores;      // the gradients of scores, as softcap left them
     std::vector<double> score_terms; // how large their terms are
-    std::vector<double> slopes;      // the derivatives of softcap
+    std::vector<double> slopes;      // the derivatives of softcap and score_mod
     double delta = 0.0, delta_terms = 0.0, log_sum_exp = 0.0;
 };
+
+// Multiplies slopes with the derivatives of score_mod, by differences, of scores as softcap left them.
+void differentiate_score_mod(const AttentionProblem &p, const DenseProblem &d, const Row &row,
+                             std::vector<double> &slopes) {
+    constexpr double kStep = 1e-5;
+    if (!p.score_mod) return;
+    Row above = row, below = row;
+    for (double &score : above.scores) score += kStep;
+    for (double &score : below.scores) score -= kStep;
+    modify_scores(p, d, above);
+    modify_scores(p, d, below);
+    for (std::size_t j = 0; j < slopes.size(); ++j) slopes[j] *= (above.scores[j] - below.scores[j]) / (2 * kStep);
+}
 
 RowGradients gradients_of_row(const AttentionProblem &p, const DenseProblem &d, Row &row, const double *d_output) {
     const AttentionSizes &s = d.sizes;
@@ -379,6 +392,8 @@ RowGradients gradients_of_row(const AttentionProblem &p, const DenseProblem &d, 
     if (p.softcap > 0.0f)
         for (std::size_t j = 0; j < s.kv_len; ++j)
             made.slopes[j] = 1.0 - std::pow(std::tanh(row.scores[j] / static_cast<double>(p.softcap)), 2);
+    apply_softcap(p, row);
+    differentiate_score_mod(p, d, row, made.slopes);
     AttentionReference forward;
     reference_row(p, d, row, forward);
     made.kept = forward.attn_weights;

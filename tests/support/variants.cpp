@@ -24,6 +24,20 @@ float output_mod(float value, uint batch, uint head, uint query, uint element) {
 }
 )";
 
+constexpr const char *kScoreFunctions = R"(
+float factor(uint batch, uint head, uint query, uint key) {
+    return captured_f32(0, (5u * batch + 3u * head + query + 2u * key) % 64u);
+}
+float score_mod(float score, uint batch, uint head, uint query, uint key) {
+    return 0.75 * score + factor(batch, head, query, key) / (1.0 + score * score);
+}
+float score_mod_grad(float score, uint batch, uint head, uint query, uint key) {
+    float size = 1.0 + score * score;
+    return 0.75 - 2.0 * score * factor(batch, head, query, key) / (size * size);
+}
+bool mask_mod(uint batch, uint head, uint query, uint key) { return (3u * key + query + head + batch) % 7u != 2u; }
+)";
+
 unsigned sum(std::initializer_list<std::pair<unsigned, int>> terms) {
     unsigned total = 0; // as GLSL's uint, beyond its end from 0 on
     for (const auto &[factor, number] : terms) total += factor * static_cast<unsigned>(number);
@@ -34,6 +48,15 @@ unsigned sum(std::initializer_list<std::pair<unsigned, int>> terms) {
 
 void set_variant(AttentionProblem &problem, const std::string &text, const vkattn::Context &context) {
     problem.variant = std::make_shared<vkattn::Variant>(vkattn::jit_variant(context, text, "test.glsl"));
+}
+
+void set_score_functions(AttentionProblem &problem, std::mt19937 &random, const vkattn::Context &context) {
+    problem.captured[0] = normal_tensor(VKATTN_TYPE_F32, {kNumbers}, random);
+    problem.score_mod = [captured = problem.captured[0].values()](double score, int b, int h, int q, int k) {
+        return 0.75 * score + captured[sum({{5, b}, {3, h}, {1, q}, {2, k}}) % kNumbers] / (1.0 + score * score);
+    };
+    problem.mask_mod = [](int b, int h, int q, int k) { return sum({{3, k}, {1, q}, {1, h}, {1, b}}) % 7 != 2; };
+    set_variant(problem, kScoreFunctions, context);
 }
 
 void set_every_function(AttentionProblem &problem, std::mt19937 &random, const vkattn::Context &context) {

@@ -15,4 +15,8 @@ void set_variant(AttentionProblem &problem, const std::string &text,
 void set_every_function(AttentionProblem &problem, std::mt19937 &random,
                         const vkattn::Context &context = test_device().context());
 
+// The same of a variant that has those that gradients take: score_mod, score_mod_grad and mask_mod.
+void set_score_functions(AttentionProblem &problem, std::mt19937 &random,
+                         const vkattn::Context &context = test_device().context());
+
 } // namespace vkattn_test

@@ -290,7 +290,11 @@ constexpr std::string_view kBackwardInputs[] = {"q",
                                                 "cu_seqlens_q",
                                                 "cu_seqlens_k",
                                                 "key_indices",
-                                                "tree_mask"};
+                                                "tree_mask",
+                                                "captured.0",
+                                                "captured.1",
+                                                "captured.2",
+                                                "captured.3"};
 constexpr std::array<std::string_view, 5> kBackwardOutputs{"d_query", "d_key", "d_value", "d_attn_mask", "d_sinks"};
 
 void add_gradients(ProblemBuilder &builder, const Sides &sides, vkattn_attention_backward_desc &gradients) {

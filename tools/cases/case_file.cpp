@@ -54,7 +54,7 @@ void read_head_mapping(ConfigReader &config, vkattn_kv_head_mapping &mapping) {
 
 // Each text names its own lines.
 void read_functions(ConfigReader &config, std::string &functions) {
-    for (const char *key : {"score_mod", "mask_mod", "lse_mod", "output_mod"}) {
+    for (const char *key : {"score_mod", "score_mod_grad", "mask_mod", "lse_mod", "output_mod"}) {
         std::string text;
         config.read(key, text);
         if (!text.empty()) functions += std::string("#line 1 \"") + key + "\"\n" + text + "\n";

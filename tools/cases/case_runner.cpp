@@ -26,11 +26,16 @@ struct PlannedCase {
     std::optional<Plan> plan;
 };
 
-Plan plan_attention(const Context &context, const Problem &problem, vkattn_attention_desc desc) {
-    if (problem.functions.empty()) return context.attention_plan(desc);
-    const Variant variant = make_variant(context, problem.functions);
+// Of attention, or of its gradients where some are given.
+Plan plan_attention(const Context &context, const Problem &problem, vkattn_attention_desc desc,
+                    const vkattn_attention_backward_desc *gradients = nullptr) {
+    Variant variant;
+    if (!problem.functions.empty()) variant = make_variant(context, problem.functions);
     desc.variant = variant.get();
-    return context.attention_plan(desc);
+    if (gradients == nullptr) return context.attention_plan(desc);
+    vkattn_attention_backward_desc backward = *gradients;
+    backward.attention = &desc;
+    return context.attention_backward_plan(backward);
 }
 
 PlannedCase make_plan(const Context &context, const Problem &problem) {
@@ -40,9 +45,7 @@ PlannedCase make_plan(const Context &context, const Problem &problem) {
         return planned;
     }
     if (const auto *backward = std::get_if<BackwardProblem>(&problem.description)) {
-        vkattn_attention_backward_desc desc = backward->gradients;
-        desc.attention = &backward->attention;
-        planned.plan = context.attention_backward_plan(desc);
+        planned.plan = plan_attention(context, problem, backward->attention, &backward->gradients);
         return planned;
     }
     if (const auto *index = std::get_if<vkattn_index_desc>(&problem.description)) {

@@ -72,10 +72,7 @@ const uint NUMBERED = OWN > PASSING ? OWN : PASSING;
 shared vec4 row_sums[(NUMBERED + 3) / 4], row_deltas[(NUMBERED + 3) / 4];
 
 // Where nothing but positions and lengths hides keys, of each row the first key that it sees and the one behind its last, as f32.
-const uint LOOKED_UP_BY_PAIR = TRANSFORMS | MASK_FORMAT | LACKS_KEYS |
-                               (FEATURES & (FEATURE_KEY_PADDING_MASK | FEATURE_BLOCK_MASK | FEATURE_DROPOUT)) |
-                               (MORE_FEATURES & MORE_FEATURE_TREE_MASK);
-#define BY_RANGE (LOOKED_UP_BY_PAIR == 0u)
+#define BY_RANGE ((MASKS_BY_PAIR | LACKS_KEYS | (FEATURES & FEATURE_DROPOUT)) == 0u)
 const uint RANGED = (NUMBERED + 3) / 4;
 shared vec4 row_begins[RANGED], row_ends[RANGED], counted[RANGED]; // counted: 0, 1, 2 ...
 

@@ -1,6 +1,7 @@
 // What the two products of a query row and a key become: of scores and gradients of weights, weights and gradients of scores,
 //
-//     weight = exp(score - log_sum_exp);  score gradient = weight * (dropout * weight gradient - delta) * derivative of softcap
+//     weight = exp(score - log_sum_exp)
+//     score gradient = weight * (dropout * weight gradient - delta) * derivative of softcap and score_mod
 #ifndef BACKWARD_WEIGHTS_GLSL
 #define BACKWARD_WEIGHTS_GLSL
 
@@ -34,11 +35,13 @@ float weight_of(float product, Row row, Key key, float log2_sum, uint times, boo
     return seen ? float(times) * exp2(score - log2_sum) : 0.0;
 }
 
-// Of what gradients are wanted of: the product before softcap, or what a mask adds after it.
-#ifdef OF_MASK
-#define SLOPE_OF_SCORE(product) 1.0
+// Of what gradients are wanted of: the product before softcap and score_mod, or what a mask adds after them.
+#if defined(OF_MASK)
+#define SLOPE_OF_SCORE(product, row, key) 1.0
+#elif defined(SCORE_MOD_GRAD)
+#define SLOPE_OF_SCORE(product, row, key) slope_of_cap(product) * slope_of_function(cap_score(product), row, key)
 #else
-#define SLOPE_OF_SCORE(product) slope_of_cap(product)
+#define SLOPE_OF_SCORE(product, row, key) slope_of_cap(product)
 #endif
 
 // Whether a tile needs no look at a pair's row and key.
@@ -53,7 +56,7 @@ vec2 finish_plain(float product, float gradient, vec2 numbers) {
 vec2 finish_masked(float product, float gradient, vec2 numbers, Row row, Key key, uint times, bool all_visible) {
     float weight = weight_of(product, row, key, numbers.x, times, all_visible);
     float factor = dropout_factor(row, key), kept = factor == 0.0 ? 0.0 : factor * gradient;
-    return vec2(weight * factor, weight == 0.0 ? 0.0 : weight * (kept - numbers.y) * SLOPE_OF_SCORE(product));
+    return vec2(weight * factor, weight == 0.0 ? 0.0 : weight * (kept - numbers.y) * SLOPE_OF_SCORE(product, row, key));
 }
 
 // Stores four dims from `dim` on, of so many.

@@ -137,7 +137,7 @@ float finish_score(float relative, float reference, Row row, Slot slot, KeyTile 
 vec4 finish_block(vec4 relative, uint tile_row, Slot slot, KeyTile tile) {
     Row row = row_of_tile(rows, tile_row);
     float reference = OF_ROW(row_references, tile_row);
-    if (MASKS_BY_RANGE && LACKS_KEYS == 0) {
+    if ((MASKS_BY_PAIR | LACKS_KEYS) == 0u) {
         [[unroll]] for (uint i = 0; i < 4; ++i) relative[i] =
             finish_score(relative[i], reference, row, advance(slot, i), tile);
         return relative;
