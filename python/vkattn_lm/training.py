@@ -29,15 +29,15 @@ class Recipe:
     seed     of the adapters' beginning, and of the sequences' order
     """
     targets: tuple
-    rank: int = 8
-    alpha: float = 16.0
-    batch: int = 4
-    length: int = 256
-    learning_rate: float = 5e-4
-    warmup: int = 10
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    seed: int = 0
+    rank: int
+    alpha: float
+    batch: int
+    length: int
+    learning_rate: float
+    warmup: int
+    weight_decay: float
+    clip: float
+    seed: int
 
     @property
     def scale(self):
