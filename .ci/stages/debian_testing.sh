@@ -2,13 +2,15 @@
 # Newer drivers, compilers and validation layers than this Debian's, where they can be fetched; then the kernels at the
 # other widths of the CPU driver's vectors, and as they run on older CPU drivers.
 
-# The package transformers, and those of vkattn_lm, which Debian has not, for Debian testing's Python.
+# The packages transformers and peft, and those of vkattn_lm, which Debian has not, for Debian testing's Python.
 fetch_transformers() {
-    [ ! -d build-ci/transformers/transformers ] || [ ! -d build-ci/transformers/gguf ] || return 0
+    [ ! -d build-ci/transformers/transformers ] || [ ! -d build-ci/transformers/gguf ] || [ ! -d build-ci/transformers/peft ] || return 0
     local version
     version=$(scripts/modern-root run python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-    python3 -m pip install --quiet --no-compile --target build-ci/transformers --python-version "$version" --only-binary=:all: \
-        --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64 'transformers<6' gguf jinja2 ml_dtypes
+    set -- install --quiet --no-compile --target build-ci/transformers --python-version "$version" --only-binary=:all: \
+        --platform manylinux_2_28_x86_64 --platform manylinux2014_x86_64
+    python3 -m pip "$@" 'transformers<6' gguf jinja2 ml_dtypes &&
+        python3 -m pip "$@" --no-deps peft accelerate psutil # PyTorch is Debian's
 }
 
 if ! scripts/modern-root install; then
@@ -34,7 +36,7 @@ python="VKATTN_LIBRARY=$library VKATTN_JIT_LIBRARY=${library%/*}/runtime/jit/lib
 # leaves out, too.
 try_devices scripts/modern-root run env <<END || status=$?
 python-models $python python/tests/test_pytorch.py python/tests/test_torch_gradients.py python/tests/test_transformers.py python/tests/test_rope.py
-python-lm $python python/tests/test_lm.py python/tests/test_lm_hostile.py python/tests/test_lm_text.py python/tests/test_lm_terminal.py
+python-lm $python python/tests/test_lm.py python/tests/test_lm_hostile.py python/tests/test_lm_text.py python/tests/test_lm_terminal.py python/tests/test_finetune.py
 matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
 matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
 self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*matrix?shape*

@@ -168,7 +168,8 @@ def write_folder(path, weights, sizes, begin=None):
         named[f"model.layers.{i}.{_FOLDER_NAMES[part]}.weight" if blk == "blk" else
               {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight"}[name]] = value
     safetensors.numpy.save_file(named, path / "model.safetensors")
-    config = {"architectures": ["LlamaForCausalLM"], "hidden_act": "silu", "num_hidden_layers": sizes["layers"],
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": len(weights["token_embd.weight"]),
+              "hidden_act": "silu", "num_hidden_layers": sizes["layers"],
               "hidden_size": sizes["width"], "num_attention_heads": sizes["heads"], "num_key_value_heads": sizes["kv_heads"],
               "head_dim": sizes["head_dim"], "intermediate_size": sizes["hidden"], "max_position_embeddings": sizes["context"],
               "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True}

@@ -58,6 +58,17 @@ def test_gradients_of_arrays_on_the_device(problem):
     assert all(close(each.numpy(), wanted) for each, wanted in zip(made, gradients_of(*problem)))
 
 
+def test_gradients_are_recorded(problem):
+    context = vkattn.default_context()
+    arrays = [context.array(each) for each in problem]
+    with vkattn.record() as program:
+        made = vkattn.attention_backward(*arrays, is_causal=True)
+    for array, numbers in zip(arrays, reversed(problem)):
+        array.assign(numbers)
+    program.replay()
+    assert all(close(each.numpy(), wanted) for each, wanted in zip(made, gradients_of(*reversed(problem))))
+
+
 def test_other_problems_have_other_plans(problem):
     q, k, v, d_output = problem
     for scale in (0.1, 0.2, 0.1):

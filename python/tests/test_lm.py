@@ -177,7 +177,7 @@ def test_a_vocabulary_in_parts_is_the_whole(llama, inner, monkeypatch):
 
     def in_parts(matrix):
         return [(first, matrix[first:first + 64]) for first in range(0, len(matrix), 64)]
-    monkeypatch.setattr(model, "_parts", in_parts)
+    monkeypatch.setattr(model, "reachable_parts", in_parts)
     assert nmse(decoder_of(path).logits(tokens), lm_models.logits_of(held, lm_models.SIZES, tokens)[-1]) < 1e-10
 
 

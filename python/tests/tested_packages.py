@@ -7,7 +7,7 @@ import pytest
 
 # The oldest version, and the first that is not tried yet; None: none is known.
 VERSIONS = {"torch": ("1.13", "3"), "transformers": ("4.53", "6"), "gguf": ("0.17", None), "tokenizers": ("0.21.1", None),
-            "jinja2": ("3.1", None), "safetensors": ("0.4", None), "ml_dtypes": ("0.4", None), "tqdm": ("4.60", None)}
+            "jinja2": ("3.1", None), "safetensors": ("0.4", None), "ml_dtypes": ("0.4", None), "tqdm": ("4.60", None), "peft": ("0.17", None)}
 
 
 def numbers(version):

@@ -58,7 +58,7 @@ class Call:
         if out is not None:
             self.outputs[role] = self._checked(out, tuple(shape), dtype)
         elif self.on_device:
-            self.outputs[role] = (self.context or default_context()).empty(shape, dtype)
+            self.outputs[role] = (self.context or default_context()).result(shape, dtype)
         else:
             if dtype == "bfloat16" and self.torch is None:
                 bfloat16_of_numpy(role)

@@ -145,10 +145,11 @@ def journal_file():
 class _Buffer:
     """A buffer of the library."""
 
-    def __init__(self, context_handle, size):
+    def __init__(self, context_handle, size, handle=None):
+        """handle: of a buffer of that size that there is already."""
         self.size = size
-        self.handle = Handle(lambda raw: call("vkattn_buffer_create", context_handle.raw, size, raw), "vkattn_buffer_destroy",
-                             context_handle)
+        self.handle = handle or Handle(lambda raw: call("vkattn_buffer_create", context_handle.raw, size, raw),
+                                       "vkattn_buffer_destroy", context_handle)
 
     def write(self, offset, array, size):
         call("vkattn_buffer_write", self.handle.raw, offset, array.ctypes.data, size)
@@ -366,6 +367,26 @@ class Context:
                iq4_nl, f8_e4m3, f8_e5m2, q4_K, q5_K or q6_K
         Raises OutOfMemoryError where the device has not so much memory.
         """
+        array = self._without_memory(shape, dtype)
+        array.buffer = _Buffer(self.handle, _whole_words(array.nbytes))
+        if self.recording is not None:  # it may be read before the first replay
+            self.zero(array)
+        return array
+
+    def result(self, shape, dtype="float32"):
+        """empty, for what a call computes whole: inside a recording its memory may be that of a result that was let go before."""
+        if self.recording is None or not self.recording.is_of_this_thread():
+            return self.empty(shape, dtype)
+        array = self._without_memory(shape, dtype)
+        size = _whole_words(array.nbytes)
+        handle = self.recording.memory_let_go(size)
+        array.buffer = _Buffer(self.handle, size, handle)
+        if handle is None:
+            self.zero(array)
+        self.recording.lend(array.buffer)
+        return array
+
+    def _without_memory(self, shape, dtype):
         shape = (shape,) if not isinstance(shape, (tuple, list)) else tuple(shape)
         shape = tuple(_abi.whole(ctypes.c_uint32, "shape", size) for size in shape)
         name = dtype_name(dtype)
@@ -376,9 +397,6 @@ class Context:
         array = Array(self, None, shape, name)
         if array.nbytes > _MOST_BYTES:
             raise OutOfMemoryError(f"shape: {list(shape)} of {name} takes {array.nbytes} bytes, expected less than 2**63")
-        array.buffer = _Buffer(self.handle, _whole_words(array.nbytes))
-        if self.recording is not None:  # it may be read before the first replay
-            self.zero(array)
         return array
 
     @outside_graphs
@@ -405,7 +423,7 @@ class Context:
             self.upload(given, host)
         if dtype is None or dtype == given.dtype:
             return given
-        converted = self.empty(given.shape, dtype)
+        converted = self.result(given.shape, dtype)
         self.convert(given, converted)
         return converted
 
@@ -458,7 +476,7 @@ class Context:
             check_type(self.own(array, name), name, FLOATS)
         if first.shape != second.shape:
             raise ValueError(f"shapes {list(first.shape)} and {list(second.shape)}, expected the same")
-        total = self.empty(first.shape, first.dtype if first.dtype == second.dtype else "float32")
+        total = self.result(first.shape, first.dtype if first.dtype == second.dtype else "float32")
         if total.size == 0:
             return total
         # linear's activation(input weight^T) * multiplier + residual, of ones

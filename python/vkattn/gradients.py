@@ -129,12 +129,14 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     call.inputs["d_output"] = gradient = gradient.reshape((1,) * problem.missing + gradient.shape)
     desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(problem.desc))
     desc.d_output = describe(gradient, "d_output")
+    packed = any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k"))
     for name in names:
         if name not in call.inputs:
             raise ValueError(f"gradients: {name!r}, expected an argument {name}")
         array = call.inputs[name]
         made = call.result(f"d_{name}", array.shape, "float32" if name == "sinks" else dtype_of(array))
-        made.assign(numpy.zeros(made.shape, made.dtype)) if isinstance(made, Array) else made.fill(0)
+        if packed:  # whose rows of no sequence keep what they hold
+            made.assign(numpy.zeros(made.shape, made.dtype)) if isinstance(made, Array) else made.fill(0)
         setattr(desc, f"d_{name}", describe(made, f"d_{name}"))
     apart = _abi.AttentionBackwardDesc.from_buffer_copy(desc)
     apart.attention = None

@@ -2,6 +2,7 @@
 import ctypes
 import dataclasses
 import threading
+import weakref
 
 import numpy
 
@@ -25,7 +26,8 @@ class Program:
     """What was called on Arrays inside `with vkattn.record() as program`: replay() computes it, again and again, as one
     submission to the device.
 
-    Inside, nothing is computed: results are Arrays that the first replay fills, zeros before. A replay reads and writes the same Arrays, with
+    Inside, nothing is computed: results are Arrays that the first replay fills, zeros before. The memory of a result that is let go inside
+    is that of later ones. A replay reads and writes the same Arrays, with
     what is then in them: write tokens with Array.assign before it, and read results after it. Tokens that layers append to a
     Cache are counted at each replay. Arrays of the host that are given become a part of the program as they are.
     What cannot be recorded raises VkattnError inside, and there is no program: reading Arrays, assigning to them, changing a
@@ -87,8 +89,21 @@ class _Recording:
     """Plans with their bindings, while they are called. plans and bindings live until the program is made."""
 
     def __init__(self, context):
-        self._context, self._plans = context, []
+        self._context, self._plans, self._thread = context, [], threading.get_ident()
         self._buffers = {}  # which the program must not outlive
+        self._let_go = {}  # buffers of results that nobody has any more, by size
+
+    def is_of_this_thread(self):
+        return self._thread == threading.get_ident()
+
+    def memory_let_go(self, size):
+        """A buffer of that size, or None: what a result that is no more has held is read by no later call."""
+        handles = self._let_go.get(size)
+        return handles.pop() if handles else None
+
+    def lend(self, buffer):
+        """Takes a result's memory back when its last Array has gone."""
+        weakref.finalize(buffer, self._let_go.setdefault(buffer.size, []).append, buffer.handle).atexit = False
 
     def add(self, plan, inputs, outputs):
         """A plan in place of its run."""
@@ -102,7 +117,7 @@ class _Recording:
                 continue
             buffer, at = (self._context.constant(array), 0) if isinstance(array, numpy.ndarray) else (array.buffer, array.bound_byte)
             bindings.append(_abi.Binding(role, buffer.region(at)))
-            self._buffers[id(buffer)] = buffer
+            self._buffers[id(buffer.handle)] = buffer.handle
         self._plans.append((plan, (_abi.Binding * len(bindings))(*bindings)))
 
     def program(self):

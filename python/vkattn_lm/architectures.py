@@ -4,7 +4,7 @@ from __future__ import annotations
 import dataclasses
 
 from . import rope as rope_of
-from .errors import ModelError
+from .errors import ModelError, require
 from .facts import Facts
 
 
@@ -293,10 +293,17 @@ _UNNAMED = {  # what the package gguf has no names for, of a layer
     **{f"{block}.{part}_proj.weight": f"ffn_{part}.weight" for block in ("mlp", "block_sparse_moe") for part in ("gate", "up", "down")}}
 
 
-def name_in_gguf(own):
-    """The name that a folder's weight has here, where the package gguf has none."""
-    layer, _, part = own.removeprefix("model.layers.").partition(".")
-    return f"blk.{layer}.{_UNNAMED[part]}" if part in _UNNAMED and own.startswith("model.layers.") else own
+def names_in_gguf(config):
+    """A function of the name of a folder's weight that gives the one that it has here: GGUF's; what has none there keeps its own."""
+    gguf = require("gguf", "gguf")
+    arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == config.name)
+    table = gguf.get_tensor_name_map(arch, config.layers)
+
+    def name_of(own):
+        layer, _, part = own.removeprefix("model.layers.").partition(".")
+        unnamed = f"blk.{layer}.{_UNNAMED[part]}" if part in _UNNAMED and own.startswith("model.layers.") else own
+        return table.get_name(own, try_suffixes=(".weight", ".bias")) or unnamed
+    return name_of
 
 
 def _folder_recurrent(facts, architecture, layers):

@@ -54,11 +54,13 @@ def parser():
         made.set_defaults(run=run)
         made.add_argument("model", metavar="MODEL")
         made.add_argument("--device", default="", help="an index, or a part of the name, as vkattn's (default: the best)")
-        made.add_argument("--tune-budget", type=number(int, 0, 2**31), metavar="MS",
-                          help="milliseconds for measuring kernels that this device is not known to be fast with, kept for the next "
-                          "start; 0: none (default: 1000, on CPU drivers 0)")
         made.add_argument("-q", "--quiet", action="store_true", help="tells neither progress nor speed")
-        if run is not embed:
+        if run is not finetune:
+            made.add_argument("--tune-budget", type=number(int, 0, 2**31), metavar="MS",
+                              help="milliseconds for measuring kernels that this device is not known to be fast with, kept for the next "
+                              "start; 0: none (default: 1000, on CPU drivers 0)")
+        if run not in (embed, finetune):
+            made.add_argument("--adapter", metavar="FOLDER", help="of low rank, in PEFT's format, that is added to the model's weights")
             made.add_argument("--context", type=number(int, 1, 2**24), metavar="N",
                               help=f"tokens that there is room for (default: the model's, at most {context})")
             made.add_argument("--kv-type", type=cache_type, metavar="TYPE", default="f16",
@@ -97,7 +99,36 @@ def parser():
     made.add_argument("texts", metavar="TEXT", nargs="*", help="none: the lines of standard input")
     made.add_argument("--prompt-name", metavar="NAME",
                       help="which of the model's prompts begins each text (default: the model's own default, if any)")
+    finetuning(command("finetune", "trains an adapter of low rank (LoRA) with a text, and writes it in PEFT's format; goes on where it "
+                       "was ended", finetune))
     return main_parser
+
+
+def finetuning(made):
+    made.add_argument("text", metavar="TEXT", help="a file in UTF-8")
+    made.add_argument("--output", required=True, metavar="FOLDER", help="a new folder, or one of a run that shall go on")
+    made.add_argument("--steps", type=number(int, 1, 2**24), metavar="N", default=200, help="in all (default: 200)")
+    made.add_argument("--rank", type=number(int, 1, 4096), metavar="N", default=8, help="of the adapter's matrices (default: 8)")
+    made.add_argument("--alpha", type=number(float, 1e-6, 1e6), metavar="X", default=16.0,
+                      help="alpha / rank multiplies what the adapter adds (default: 16)")
+    made.add_argument("--target-modules", metavar="NAMES", help="which matrices of a layer get an adapter, between commas, by their names "
+                      "in folders: q_proj,v_proj and others (default: all)")
+    made.add_argument("--learning-rate", type=number(float, 0, 1e3), metavar="X", default=5e-4, help="of AdamW (default: 0.0005)")
+    made.add_argument("--warmup", type=number(int, 0, 2**24), metavar="N", default=10,
+                      help="steps in which the learning rate rises to that (default: 10)")
+    made.add_argument("--weight-decay", type=number(float, 0, 1), metavar="X", default=0.0, help="of AdamW (default: 0)")
+    made.add_argument("--clip", type=number(float, 1e-6, 1e6), metavar="X", default=1.0, help="norm of the gradients at most (default: 1)")
+    made.add_argument("--batch", type=number(int, 1, 2**16), metavar="N", default=4, help="sequences of a step (default: 4)")
+    made.add_argument("--length", type=number(int, 1, 2**20), metavar="N",
+                      help="tokens of a sequence (default: 256, or the model's context where that is shorter)")
+    made.add_argument("--held-out", type=number(float, 0, 0.9), metavar="X", default=0.1,
+                      help="share of the text, at its end, that is not learned from, and tells how well the rest was (default: 0.1)")
+    made.add_argument("--seed", type=number(int, 0, 2**63), metavar="N", default=0, help="of the order, and of how it begins (default: 0)")
+    made.add_argument("--every", type=number(int, 1, 2**24), metavar="N", default=10, help="steps from one line to the next (default: 10)")
+    made.add_argument("--save-every", type=number(int, 1, 2**24), metavar="N", default=50,
+                      help="steps after which what was held out is looked at, and all is kept (default: 50)")
+    made.add_argument("--recompute", action="store_true", help="takes less memory, and more time: what a layer computed is computed again "
+                      "where its gradients are")
 
 
 def bars(arguments, words, unit=" tokens"):
@@ -106,10 +137,10 @@ def bars(arguments, words, unit=" tokens"):
     return functools.partial(bar, words=words, unit=unit, quiet=arguments.quiet)
 
 
-def device_context(arguments):
-    """The device's context; what it learns is kept when the command ends."""
+def device_context(arguments, alike=False):
+    """The device's context; what it learns is kept when the command ends. alike: as Device has it."""
     from .device import Device
-    arguments.kept = Device(arguments.device, arguments.tune_budget)
+    arguments.kept = Device(arguments.device, None if alike else arguments.tune_budget, alike)
     return arguments.kept.context
 
 
@@ -133,6 +164,9 @@ def load(arguments, most=DEFAULT_CONTEXT):
     from .terminal import say
     source = open_model(arguments.model)
     config = source.config()
+    if arguments.adapter:
+        from .adapter import Adapted
+        source = Adapted(source, arguments.adapter)
     if arguments.context is not None and arguments.context > config.context:
         raise ModelError(f"--context {arguments.context}: expected at most {config.context}, which the model was made for")
     capacity = arguments.context or min(config.context, most)
@@ -249,6 +283,56 @@ def embed(arguments):
                     f"text {first + index + 1}: longer than the model's {encoder.longest} tokens: the rest is left out")):
                 print(json.dumps([round(float(value), 8) for value in vector]))
                 progress.update(1)
+
+
+def finetune(arguments):
+    from .errors import ModelError, naming
+    from .files import open_model
+    from .finetune import Run, Sequences, draw, options_of, train
+    from .terminal import say
+    from .training import Recipe, Trainer, check_trainable, checked_targets
+    source = open_model(arguments.model)
+    config = source.config()
+    check_trainable(config, source.where)
+    names = None if arguments.target_modules is None else arguments.target_modules.split(",")
+    length = arguments.length or min(256, config.context)
+    if length > config.context:
+        raise ModelError(f"--length {length}: expected at most {config.context}, which the model was made for")
+    recipe = Recipe(targets=checked_targets(names, config, source.where), length=length, **{
+        name: getattr(arguments, name) for name in ("rank", "alpha", "batch", "learning_rate", "warmup", "weight_decay", "clip", "seed")})
+    with naming(arguments.text, "a text in UTF-8"):
+        text = pathlib.Path(arguments.text).read_text(encoding="utf-8")
+    tokenizer = source.tokenizer()
+    sequences = Sequences(arguments.text, tokenizer.encode(text, markers=False), length, arguments.held_out)
+    run = Run(arguments.output, options_of(recipe, arguments.held_out, text, source))
+    if run.step > arguments.steps:
+        raise ModelError(f"{run.path}: has done {run.step} steps, expected --steps of at least so many")
+    context = device_context(arguments, alike=True)
+    device = context.facts["name"]
+    if run.device not in (None, device):
+        say(f"warning: {run.path}: was begun on {run.device}, and goes on on {device}: not to the same bits")
+    with bars(arguments, "weights", " weights")(len(source.names())) as progress, naming(
+            source.where, "a model that the device can train"):
+        trainer = Trainer(source, config, context, recipe, arguments.recompute, progress)
+    if run.state is not None:
+        with naming(run.path, "a checkpoint of this model's adapter"):
+            trainer.load_state(run.state)
+    if not arguments.quiet:
+        say(f"{arguments.model}: {config.name}, {trainer.parameters} parameters to learn, {len(sequences.training)} sequences of {length} "
+            f"tokens, {len(sequences.held_out)} held out" + (f"; goes on after step {run.step}" if run.step else ""))
+
+    def keep():
+        run.save(trainer, device)
+        run.show(trainer, str(arguments.model), pathlib.Path(arguments.model).name, device)
+    with bars(arguments, "steps", " steps")(arguments.steps - run.step) as progress:
+        train(trainer, sequences, run, arguments.steps, arguments.every, arguments.save_every, show_line, keep, progress)
+    drawn = draw(run)
+    if not arguments.quiet:
+        say(drawn)
+
+
+def show_line(words):
+    print(words, flush=True)
 
 
 def parsed(words):

@@ -15,10 +15,14 @@ class Device:
 
     name         of the device, as --device has it
     tune_budget  milliseconds for measuring what is not known; None: the default on GPUs, none on CPU drivers
+    alike        True: kernels are chosen without measurements, of this run and of earlier ones: the same in every run
     """
 
-    def __init__(self, name, tune_budget):
+    def __init__(self, name, tune_budget, alike=False):
         self.path, saved = None, b""
+        if alike:
+            self.context = vkattn.Context(name)
+            return
         options = {"tune_budget_ms": DEFAULT_TUNE_BUDGET if tune_budget is None else tune_budget, "tune_gpus_alone": tune_budget is None}
         try:
             self.path = cache_folder() / f"vkattn-lm{'-' if name else ''}{re.sub('[^0-9a-z]+', '-', name.lower())}.saved"

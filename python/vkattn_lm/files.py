@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import pathlib
 import re
 import sys
@@ -16,6 +17,7 @@ from .errors import ModelError, naming, require
 from .facts import Facts
 
 GGUF_FILE = "a whole GGUF file"
+PARTIAL = ".partial"  # what the name of a file ends with that is being written
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)  # the name of a part of a split one
 
 
@@ -30,6 +32,16 @@ class Stored:
     rows: object
     block_dtype: str | None = None
     blocks: object = None
+
+
+def write_whole(path, content):
+    """Writes a file that is there whole or as it was before, also where the process or the machine ends meanwhile."""
+    part = path.with_name(path.name + PARTIAL)
+    with open(part, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
 
 
 def open_model(path):
@@ -232,14 +244,12 @@ class Folder:
     @functools.cached_property
     def _own(self):
         """Its weights' own names by GGUF's; what has none there keeps its own."""
-        gguf, config = require("gguf", "gguf"), self.config()
-        arch = next(key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == config.name)
-        table = gguf.get_tensor_name_map(arch, config.layers)
-        named = {}
+        config, named = self.config(), {}
+        name_of = architectures.names_in_gguf(config)
         for own in self._files:
             drafts = config.architecture.recurrent and own.startswith("mtp.")  # what guesses further tokens
             if not drafts and not own.endswith("rotary_emb.inv_freq"):  # what older models keep beside their weights
-                named[table.get_name(own, try_suffixes=(".weight", ".bias")) or architectures.name_in_gguf(own)] = own
+                named[name_of(own)] = own
         if self.facts.raw("tie_word_embeddings", config.architecture.scaled) is True:
             named.pop("output.weight", None)
         return named

@@ -13,7 +13,7 @@ from .weights import Weights
 _TOKENS_NORMALISED_BY_PRODUCTS = 4
 _PROMPT_AT_ONCE = 512        # tokens of a prompt that are computed in one go, fewer where a token takes more than
 _NUMBERS_AT_ONCE = 1 << 26   # numbers of all these together, of the widest part of a layer
-_LOGITS_AT_ONCE = 16 << 20   # logits that are on the device at a time
+LOGITS_AT_ONCE = 16 << 20   # logits that are on the device at a time
 
 
 class _Block:
@@ -130,7 +130,7 @@ def _given(parts):
     return {name: array for name, array in parts.items() if array is not None}
 
 
-def _scalings(weights, config, capacity):
+def rope_scalings(weights, config, capacity):
     """The scaling of RoPE of each layer, as Layer takes it, or None. What a GGUF file divides the frequencies by, where it does,
     is Llama 3's scaling as numbers: longrope's has such factors, and multiplies nothing else where its own factor is 1. Of
     longrope's own lists the long one is taken where there is room for more tokens than the model was trained with."""
@@ -166,7 +166,7 @@ def _scalings(weights, config, capacity):
     return scalings
 
 
-def _parts(matrix):
+def reachable_parts(matrix):
     """A matrix as (first row, rows) that kernels can reach at once: vocabularies are larger than some devices' buffers."""
     most = matrix.context.facts["max_storage_buffer_range"] - 256  # what an offset's alignment may take
     step = most // (matrix.nbytes // len(matrix)) // 8 * 8  # at multiples of 16 bytes
@@ -213,11 +213,11 @@ class Decoder:
         weights = Weights(context, source, config, progress)
         embedding = weights.take("token_embd.weight", None, config.width)
         self.vocabulary = embedding.shape[0]
-        self._blocks = [_Block(weights, config, i, scaling) for i, scaling in enumerate(_scalings(weights, config, capacity))]
+        self._blocks = [_Block(weights, config, i, scaling) for i, scaling in enumerate(rope_scalings(weights, config, capacity))]
         self._norm = weights.norm("output_norm.weight", config.width)
         head = weights.maybe("output.weight", self.vocabulary, config.width)
-        self.embedding_parts = _parts(embedding)
-        self._head = self.embedding_parts if head is None else _parts(head)
+        self.embedding_parts = reachable_parts(embedding)
+        self._head = self.embedding_parts if head is None else reachable_parts(head)
         weights.check_none_left()
         self.weight_bytes = weights.nbytes
         self._prompt_at_once = max(min(_PROMPT_AT_ONCE, _NUMBERS_AT_ONCE // config.widest), 1)
@@ -313,7 +313,7 @@ class Decoder:
 
     def every_logits(self, tokens, start, progress=None):
         """Appends tokens, and yields (the place of the first, logits [n, vocabulary]) of those from `start` on, some at a time."""
-        rows = max(_LOGITS_AT_ONCE // self.vocabulary, 1)
+        rows = max(LOGITS_AT_ONCE // self.vocabulary, 1)
         for hidden, at in self._hidden(tokens, progress):
             for first in range(max(start - at, 0), hidden.shape[1], rows):
                 yield at + first, self.logits_of(hidden[:, first:first + rows]).numpy()[0]

@@ -8,6 +8,7 @@ EPILOG = "FILE is what the vkattn command prints with --json; '-' is standard in
 COMMANDS = (("bench", "+", "times against a length, and the roofline, of one or more sweeps; or variants"),
             ("estimate", 1, "caches and parameters of variants"),
             ("weights", 1, "attention weights as heat maps"),
+            ("losses", 1, "the losses of a training run of vkattn-lm finetune"),
             ("report", "+", "one page of all these, and of devices"))
 
 
@@ -29,11 +30,13 @@ def parser():
 
 
 def figure_of(command, files):
-    from . import bench, estimate, weights
+    from . import bench, estimate, losses, weights
     if command == "estimate":
         return estimate.figure_of(read(files[0], "estimate"))
     if command == "weights":
         return weights.figure_of(read(files[0], "weights"))
+    if command == "losses":
+        return losses.figure_of(read(files[0], "losses"))
     documents = [read(file, "bench", "variants") for file in files]
     if documents[0].kind == "variants" and len(documents) == 1:
         return bench.variants_figure(documents[0])

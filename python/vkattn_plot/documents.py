@@ -5,8 +5,9 @@ import sys
 
 # What a file is recognised by, and the command that writes it.
 KINDS = {"bench": "vkattn bench --json", "variants": "vkattn bench --variants mha,mqa --json",
-         "estimate": "vkattn estimate --json", "weights": "vkattn show CASE --json", "devices": "vkattn devices --json"}
-LISTS = {"variants": "variants", "estimate": "estimates", "weights": "panels"}
+         "estimate": "vkattn estimate --json", "weights": "vkattn show CASE --json", "devices": "vkattn devices --json",
+         "losses": "vkattn-lm finetune"}
+LISTS = {"variants": "variants", "estimate": "estimates", "weights": "panels", "losses": "losses"}
 
 
 class PlotError(Exception):

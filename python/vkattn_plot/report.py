@@ -1,7 +1,7 @@
-"""One page that needs no other file: devices, sweeps, roofline, variants, estimates and weights, with their figures."""
+"""One page that needs no other file: devices, sweeps, roofline, variants, estimates, weights and losses, with their figures."""
 import html
 
-from . import bench, estimate, style, weights
+from . import bench, estimate, losses, style, weights
 from .output import GENERATOR
 
 STYLE = """
@@ -87,6 +87,8 @@ def sections(documents):
             + "".join(f"<p>{html.escape(str(line))}</p>\n" for line in document.record.content.get("verdict", ())))
     for document in of_kind.get("weights", ()):
         yield f"Attention weights of {document.record.text('name')}", picture(weights.figure_of(document))
+    for document in of_kind.get("losses", ()):
+        yield f"Loss of {document.record.text('model')}", picture(losses.figure_of(document))
 
 
 def page(documents):

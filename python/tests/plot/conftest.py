@@ -47,13 +47,16 @@ WEIGHTS = {"name": "a case", "device": "Device <X> & Co", "kernel": "unfused", "
 DEVICES = [{"name": "Device <X> & Co", "driver_name": "driver", "driver_info": "1", "subgroup_size": 32,
             "kernels": [{"name": "flash", "supported": True, "reason": ""},
                         {"name": "coopmat", "supported": False, "reason": "no matrix units"}]}]
+LOSSES = {"model": "a<b.gguf", "device": "Device <X> & Co", "tokens_of_step": 1024,
+          "losses": [{"step": step, "loss": 4.0 - step / 50, "learning_rate": 0.01} for step in range(1, 41)],
+          "held_out": [{"step": 0, "loss": 4.5}, {"step": 40, "loss": 3.5}]}
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The current folder, with a file of each kind."""
     monkeypatch.chdir(tmp_path)
-    for name, content in (("sweep", SWEEP), ("variants", VARIANTS), ("estimate", ESTIMATE), ("weights", WEIGHTS),
+    for name, content in (("sweep", SWEEP), ("variants", VARIANTS), ("estimate", ESTIMATE), ("weights", WEIGHTS), ("losses", LOSSES),
                           ("devices", DEVICES), ("one", point(4096)), ("plain", point(4096, peaks=False))):
         save(tmp_path / f"{name}.json", content)
     return tmp_path

@@ -9,13 +9,13 @@ import numpy
 import pytest
 from matplotlib.colors import PowerNorm
 
-from conftest import SWEEP, WEIGHTS, point, save
-from vkattn_plot import bench, documents, estimate, style, weights
+from conftest import LOSSES, SWEEP, WEIGHTS, point, save
+from vkattn_plot import bench, documents, estimate, losses, style, weights
 from vkattn_plot.__main__ import main
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALL = (("bench", "sweep.json"), ("bench", "variants.json"), ("bench", "one.json"), ("estimate", "estimate.json"),
-       ("weights", "weights.json"))
+       ("weights", "weights.json"), ("losses", "losses.json"))
 
 
 def texts_of(name):
@@ -53,6 +53,18 @@ def test_a_sweep_has_the_points_and_the_bound_where_it_was_measured(folder):
     assert list(roof.get_xdata())[1] == 10 and list(roof.get_ydata())[1:] == [1000, 1000]
     plain = documents.read(save(folder / "p.json", [point(1, peaks=False), point(2, peaks=False)]), "bench")
     assert [len(axes.lines) for axes in bench.sweep_figure([plain]).axes] == [2]
+
+
+def test_losses_have_every_step_their_mean_and_what_is_held_out(folder):
+    assert main(["losses", "losses.json", "-o", "x.svg"]) == 0
+    for text in ("vkattn-lm finetune: loss", "a<b.gguf, Device <X> & Co, 1,024 tokens a step", "mean of 4 steps", "held out", "step"):
+        assert text in texts_of("x.svg"), text
+    lines = {line.get_label(): line for line in losses.figure_of(documents.read("losses.json", "losses")).axes[0].lines}
+    assert list(lines["of each step"].get_ydata()) == [row["loss"] for row in LOSSES["losses"]]
+    assert lines["mean of 4 steps"].get_ydata()[0] == 3.98 and abs(lines["mean of 4 steps"].get_ydata()[-1] - (4 - 38.5 / 50)) < 1e-12
+    assert list(lines["held out"].get_xdata()) == [0, 40] and list(lines["held out"].get_ydata()) == [4.5, 3.5]
+    alone = documents.read(save(folder / "alone.json", {**LOSSES, "losses": LOSSES["losses"][:1], "held_out": []}), "losses")
+    assert [line.get_label() for line in losses.figure_of(alone).axes[0].lines] == ["of each step"]
 
 
 def test_several_sweeps_share_a_chart(folder):
