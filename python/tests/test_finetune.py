@@ -166,7 +166,7 @@ def logits_with(path, adapter_folder, tokens):
     return made.logits(tokens)
 
 
-@pytest.mark.parametrize("kind, bound", [("F32", 1e-9), ("F16", 1e-5), ("Q8_0", 1e-5), ("Q4_0", 1e-5)])
+@pytest.mark.parametrize("kind, bound", [("F32", 1e-9), ("F16", 1e-5), ("BF16", 1e-5), ("Q8_0", 1e-5), ("Q5_1", 1e-5)])
 def test_a_model_with_an_adapter_is_as_it_was_in_training(tmp_path, weights, kind, bound):
     """Of a GGUF file, whose rows of q and k lie in another order than the adapter's; sums that are not float32 are rounded to float16."""
     held = lm_models.write_gguf(tmp_path / "model.gguf", weights, SIZES, kind)
