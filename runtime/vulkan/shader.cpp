@@ -170,7 +170,8 @@ std::string module_fault(std::span<const uint32_t> code) {
 
 std::vector<uint32_t> ModuleCode::words() const {
     if (deflated_.empty()) return {plain_.begin(), plain_.end()};
-    const std::span<const uint8_t> deflated(reinterpret_cast<const uint8_t *>(deflated_.data()), deflated_.size_bytes());
+    const std::span<const uint8_t> deflated(reinterpret_cast<const uint8_t *>(deflated_.data()),
+                                            deflated_.size_bytes());
     const std::vector<std::byte> bytes = inflate(deflated, word_count_ * sizeof(uint32_t));
     std::vector<uint32_t> words(word_count_);
     std::memcpy(words.data(), bytes.data(), bytes.size());
