@@ -262,19 +262,33 @@ def test_a_run_learns_and_says_so(whole, folder, text, tmp_path, run):
     assert named[f"{PREFIX}.0.mlp.down_proj.lora_B.weight"].shape == (SIZES["width"], 4) and len(named) == 2 * 2 * 7
 
 
+KILLED = """
+import os, signal, sys
+from vkattn_lm import command, training
+step, steps = training.Trainer.step, []
+
+
+def killed(*given):
+    steps.append(given)
+    if len(steps) == int(sys.argv[1]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(*given)
+
+
+training.Trainer.step = killed
+command.main(sys.argv[2:])
+"""
+
+
 def test_a_killed_run_goes_on_to_the_same_bits(whole, folder, text, tmp_path, run):
-    path = tmp_path / "made"
+    path, at = tmp_path / "made", 1 + os.getpid() % 12
     words = ("finetune", folder, text, "--output", path, "--steps", 12, "--save-every", 4, "--every", 1, *SMALL)
-    process = subprocess.Popen([sys.executable, "-B", "-m", "vkattn_lm", *map(str, words)], stdout=subprocess.PIPE, text=True,
-                               env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    killed_after = 1 + os.getpid() % 9
-    for line in process.stdout:
-        if line.startswith(f"step {killed_after}: loss"):
-            process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process = subprocess.run([sys.executable, "-B", "-c", KILLED, str(at), *map(str, words)], capture_output=True, text=True,
+                             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert process.returncode == -signal.SIGKILL, process.stderr
     status, out, err = run(*words)
     assert status == 0, err
-    assert lines_of(out)[0][0][0] <= killed_after + 1
+    assert lines_of(out)[0][0][0] == (at - 1) // 4 * 4 + 1  # after what was kept last
     assert contents(path) == contents(whole)
     assert run(*words)[:2] == (0, [])  # which is done
 

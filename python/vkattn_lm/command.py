@@ -50,7 +50,7 @@ def parser():
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(name, words, run, context=DEFAULT_CONTEXT):
-        made = commands.add_parser(name, help=words, description=words.capitalize() + ".", epilog=EPILOG)
+        made = commands.add_parser(name, help=words, description=words[0].upper() + words[1:] + ".", epilog=EPILOG)
         made.set_defaults(run=run)
         made.add_argument("model", metavar="MODEL")
         made.add_argument("--device", default="", help="an index, or a part of the name, as vkattn's (default: the best)")
