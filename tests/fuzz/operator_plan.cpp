@@ -23,8 +23,6 @@ namespace {
 
 using namespace vkattn;
 
-constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
-
 template <class Push>
 Push push_of(const Step &step) {
     Push push;
@@ -70,13 +68,13 @@ bool writes_nothing(const Plan &plan, bool may) {
 std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), in = some_size(data), out = some_size(data);
     const auto tokens = [&](std::uint64_t width) {
-        return some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
+        return some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, len, width});
     };
     vkattn_linear_desc desc{};
     desc.input = tokens(in);
-    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {out, in});
+    desc.weight = some_tensor(data, data.PickValueInArray(kSomeFloats), {out, in});
     desc.output = tokens(out);
-    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {out});
+    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kSomeFloats), {out});
     if (data.ConsumeBool()) desc.multiplier = tokens(out);
     if (data.ConsumeBool()) desc.residual = tokens(out);
     desc.activation = static_cast<vkattn_activation>(data.ConsumeIntegralInRange(0, 5));
@@ -132,13 +130,14 @@ std::unique_ptr<const Plan> linear(FuzzedDataProvider &data, PlanBuilder &builde
 std::unique_ptr<const Plan> norm(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), features = some_size(data);
     vkattn_norm_desc desc{};
-    desc.input = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
-    desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
-    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {features});
-    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {features});
+    desc.input = some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, len, features});
+    desc.output = some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, len, features});
+    desc.weight = some_tensor(data, data.PickValueInArray(kSomeFloats), {features});
+    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kSomeFloats), {features});
     desc.kind = static_cast<vkattn_norm_kind>(data.ConsumeIntegralInRange(0, 2));
     desc.epsilon = data.ConsumeFloatingPoint<float>();
-    if (data.ConsumeBool()) desc.residual = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features});
+    if (data.ConsumeBool())
+        desc.residual = some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, len, features});
     plan_norm(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
     if (writes_nothing(*plan, is_empty(desc.output))) return plan;
@@ -164,8 +163,8 @@ std::unique_ptr<const Plan> embedding(FuzzedDataProvider &data, PlanBuilder &bui
     const std::uint64_t batch = some_size(data), len = some_size(data), rows = some_size(data), width = some_size(data);
     vkattn_embedding_desc desc{};
     desc.tokens = some_tensor(data, VKATTN_TYPE_I32, {batch, len});
-    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {rows, width});
-    desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
+    desc.weight = some_tensor(data, data.PickValueInArray(kSomeFloats), {rows, width});
+    desc.output = some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, len, width});
     plan_embedding(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();
     if (writes_nothing(*plan, is_empty(desc.output))) return plan;
@@ -189,7 +188,7 @@ std::unique_ptr<const Plan> embedding(FuzzedDataProvider &data, PlanBuilder &bui
 std::unique_ptr<const Plan> argmax(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), width = some_size(data);
     vkattn_argmax_desc desc{};
-    desc.input = some_tensor(data, data.PickValueInArray(kFloats), {batch, len, width});
+    desc.input = some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, len, width});
     desc.tokens = some_tensor(data, VKATTN_TYPE_I32, {batch, len});
     if (data.ConsumeBool()) desc.values = some_tensor(data, VKATTN_TYPE_F32, {batch, len});
     plan_argmax(builder, desc);
@@ -240,7 +239,7 @@ vkattn_kv_append_desc some_append(FuzzedDataProvider &data) {
     const std::uint64_t size = data.ConsumeBool() ? 64 : some_size(data), capacity = some_size(data);
     const bool packed = data.ConsumeBool(), paged = data.ConsumeBool();
     vkattn_kv_append_desc desc{};
-    desc.source = some_tensor(data, data.PickValueInArray(kFloats), {packed ? 1 : batch, heads, len, size});
+    desc.source = some_tensor(data, data.PickValueInArray(kSomeFloats), {packed ? 1 : batch, heads, len, size});
     desc.cache = some_tensor(data, some_cached_type(data),
                              {paged ? some_size(data) : batch, heads,
                               paged ? std::uint64_t{1} << data.ConsumeIntegralInRange(0, 12) : capacity, size});
@@ -292,9 +291,9 @@ std::unique_ptr<const Plan> merge(FuzzedDataProvider &data, PlanBuilder &builder
     const std::uint64_t batch = some_size(data), heads = some_size(data), len = some_size(data), size = some_size(data);
     vkattn_merge_desc desc{};
     desc.part_count = data.ConsumeBool() ? data.ConsumeIntegralInRange(0u, 16u) : data.ConsumeIntegral<std::uint32_t>();
-    desc.partial_output = some_tensor(data, data.PickValueInArray(kFloats), {batch, heads, len, size});
+    desc.partial_output = some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, heads, len, size});
     desc.partial_log_sum_exp = some_tensor(data, VKATTN_TYPE_F32, {batch, heads, len});
-    desc.output = some_tensor(data, data.PickValueInArray(kFloats), {batch, heads, len, size});
+    desc.output = some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, heads, len, size});
     if (data.ConsumeBool()) desc.log_sum_exp = some_tensor(data, VKATTN_TYPE_F32, {batch, heads, len});
     const auto some_stride = [&] {
         return data.ConsumeBool() ? some_size(data) : data.ConsumeIntegral<std::uint64_t>();
@@ -372,7 +371,7 @@ std::unique_ptr<const Plan> linear_attention(FuzzedDataProvider &data, PlanBuild
     const bool packed = data.ConsumeBool();
     const std::uint64_t heads = key_heads * group, rows = packed ? 1 : batch;
     const auto some_rows = [&](std::uint64_t of_heads, std::uint64_t width) {
-        return some_tensor(data, data.PickValueInArray(kFloats), {rows, of_heads, len, width});
+        return some_tensor(data, data.PickValueInArray(kSomeFloats), {rows, of_heads, len, width});
     };
     vkattn_linear_attention_desc desc{};
     desc.query = some_rows(key_heads, size);
@@ -427,13 +426,13 @@ std::unique_ptr<const Plan> causal_conv1d(FuzzedDataProvider &data, PlanBuilder 
                         taps = data.ConsumeIntegralInRange(1, 5);
     const bool packed = data.ConsumeBool();
     const auto rows = [&] {
-        return some_tensor(data, data.PickValueInArray(kFloats), {packed ? 1 : batch, len, channels});
+        return some_tensor(data, data.PickValueInArray(kSomeFloats), {packed ? 1 : batch, len, channels});
     };
     vkattn_causal_conv1d_desc desc{};
     desc.input = rows();
     desc.output = rows();
-    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {channels, taps});
-    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kFloats), {channels});
+    desc.weight = some_tensor(data, data.PickValueInArray(kSomeFloats), {channels, taps});
+    if (data.ConsumeBool()) desc.bias = some_tensor(data, data.PickValueInArray(kSomeFloats), {channels});
     if (packed) desc.cu_seqlens_q = some_tensor(data, VKATTN_TYPE_I32, {batch + 1});
     if (packed && data.ConsumeBool()) desc.max_seqlen_q = static_cast<std::uint32_t>(some_size(data));
     desc.states = some_states(data, batch, contiguous(VKATTN_TYPE_F32, {taps - 1, channels}));
@@ -462,12 +461,12 @@ std::unique_ptr<const Plan> causal_conv1d(FuzzedDataProvider &data, PlanBuilder 
 
 std::unique_ptr<const Plan> gated_rms_norm(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), features = some_size(data);
-    const auto rows = [&] { return some_tensor(data, data.PickValueInArray(kFloats), {batch, len, features}); };
+    const auto rows = [&] { return some_tensor(data, data.PickValueInArray(kSomeFloats), {batch, len, features}); };
     vkattn_gated_rms_norm_desc desc{};
     desc.input = rows();
     desc.gate = rows();
     desc.output = rows();
-    desc.weight = some_tensor(data, data.PickValueInArray(kFloats), {features});
+    desc.weight = some_tensor(data, data.PickValueInArray(kSomeFloats), {features});
     desc.epsilon = data.ConsumeFloatingPoint<float>();
     plan_gated_rms_norm(builder, desc);
     std::unique_ptr<const Plan> plan = builder.build();

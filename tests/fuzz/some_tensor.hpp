@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <initializer_list>
 
+inline constexpr vkattn_type kSomeFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+
 // Any type, and none.
 inline vkattn_type some_type(FuzzedDataProvider &data) {
     return static_cast<vkattn_type>(data.ConsumeIntegralInRange<std::size_t>(0, vkattn::stored_types().size()));
