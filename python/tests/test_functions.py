@@ -236,7 +236,7 @@ def edges_of_division(score, b, h, q, k):
 
 def numbers_of_math(score, b, h, q, k):
     return numpy.log1p(k) + numpy.expm1(-k) + math.log10(k + 1) + numpy.sqrt(q) + math.floor(-k / 4) + math.trunc(-k / 4) + round(
-        k / 2) + math.ceil(k / 4) + math.sinh(b) + numpy.sign(q - k) + math.pi
+        k / 2) + math.ceil(k / 4) + math.sinh(b) + numpy.sign(q - k) + math.pi + score / numpy.log10(k + 10.0)
 
 
 CHOSEN = {
