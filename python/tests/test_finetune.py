@@ -1,4 +1,5 @@
 """vkattn-lm finetune: gradients and the curve beside PyTorch's, runs that were ended and go on, adapters that models take."""
+import dataclasses
 import io
 import json
 import math
@@ -423,6 +424,8 @@ Q_A, Q_B = (f"{PREFIX}.0.self_attn.q_proj.lora_{part}.weight" for part in "AB")
     (lambda path: (path / adapter.WEIGHTS).write_bytes(b"x" * 40), "adapter_model.safetensors: "),
     (with_fact(peft_type="IA3"), "peft_type: 'IA3', expected 'LORA'"),
     (with_fact(use_dora=True), "use_dora: True, expected none: nothing else is computed"),
+    (with_fact(init_lora_weights="pissa_niter_4"), "init_lora_weights: 'pissa_niter_4', expected none, or True, or 'gaussian', or"),
+    (with_fact(kasa_config={"beta": 0.1}), "kasa_config: {'beta': 0.1}, expected none"),
     (with_fact(modules_to_save=["lm_head"]), "modules_to_save: ['lm_head'], expected none"),
     (with_fact(alpha_pattern={"q_proj": 4}), "alpha_pattern: {'q_proj': 4}, expected none"), (with_fact(r=0), "r: 0, expected"),
     (with_fact(lora_alpha=None), "lora_alpha is missing, expected"), (with_fact(r=5), "expected A [5, in] and B [out, 5] of rank 5"),
@@ -438,6 +441,20 @@ def test_adapters_that_do_not_fit_are_refused(whole, folder, tmp_path, run, harm
     harm(path)
     status, out, err = run("complete", folder, "the cat", "--adapter", path, "--tokens", 2)
     assert status == 2 and not out and len(err) == 1 and says in err[0] and err[0].count("expected") == 1, err
+
+
+def test_adapters_of_value_heads_that_a_file_has_in_another_order_are_refused(tmp_path):
+    transformers, path = known("transformers"), tmp_path / "adapter"
+    test_lm.save(transformers.AutoModelForCausalLM, test_lm.configs()["qwen3.5"], tmp_path)
+    config, name = files.open_model(tmp_path).config(), f"{PREFIX}.0.linear_attn.out_proj"
+    path.mkdir()
+    safetensors.numpy.save_file({f"{name}.lora_{part}.weight": numpy.zeros((4, 4), "f4") for part in "AB"}, path / adapter.WEIGHTS)
+    (path / adapter.CONFIG).write_text(json.dumps({"peft_type": "LORA", "r": 4, "lora_alpha": 4, "init_lora_weights": "gaussian"}))
+    one_each = dataclasses.replace(config.linear, value_heads=config.linear.key_heads)
+    for fitting in (config, dataclasses.replace(config, tiled_values=True, linear=one_each)):
+        assert list(adapter.read(path, fitting)) == ["blk.0.ssm_out.weight"]
+    with pytest.raises(errors.ModelError, match="out_proj.lora_A.weight is not computed with a GGUF file, which has the value heads"):
+        adapter.read(path, dataclasses.replace(config, tiled_values=True))
 
 
 def test_commands_take_an_adapter(whole, folder, text, run):
