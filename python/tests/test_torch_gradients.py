@@ -215,6 +215,20 @@ def test_the_backward_pass_reads_what_was_captured_as_it_was(kind):
     assert all(torch.equal(one, other) and one.any() for one, other in zip(*made))
 
 
+def test_the_backward_pass_reads_what_a_block_mask_captured_as_it_was():
+    made = []
+    for changes in (False, True):
+        lengths, numbers = numpy.array([4, 7], "i4"), [2.0]
+        text = "bool mask_mod(uint b, uint head, uint q, uint key) { return float(key) < float(captured_i32(0, head)) - captured_number(0); }"
+        block_mask = vkattn.create_block_mask(text, None, 2, 9, 9, captured=[lengths], captured_numbers=numbers)
+        rows = [random((1, 2, 9, 8), seed).requires_grad_() for seed in range(3)]
+        output = gradients.flex_attention(*rows, block_mask=block_mask)
+        if changes:
+            lengths[:], numbers[0] = 9, 0.0
+        made.append(torch.autograd.grad(output.sum(), rows[2]))
+    assert torch.equal(made[0][0], made[1][0]) and made[0][0].any()
+
+
 def test_flex_attention_without_queries_or_keys():
     for queries, keys in ((0, 5), (5, 0)):
         rows = [random((1, 2, length, 8), 3).requires_grad_() for length in (queries, keys, keys)]

@@ -132,7 +132,7 @@ def _functions_of(score_mod, mask_mod, block_mask, query, key, differentiates):
         _check_lengths(block_mask, query, key)
     if isinstance(block_mask, BlockMask):
         arguments = {"block_mask": block_mask.blocks.numpy(), "block_size": block_mask.BLOCK_SIZE,
-                     "captured_numbers": block_mask.captured_numbers, "past_len": block_mask.past_len}
+                     "captured_numbers": tuple(block_mask.captured_numbers), "past_len": block_mask.past_len}
         given = block_mask.captured
     elif hasattr(block_mask, "kv_num_blocks"):
         arguments = {"block_mask": _blocks_of(block_mask), "block_size": tuple(block_mask.BLOCK_SIZE)}
