@@ -1,4 +1,6 @@
 """vkattn-lm finetune: gradients and the curve beside PyTorch's, runs that were ended and go on, adapters that models take."""
+import dataclasses
+import errno
 import io
 import json
 import math
@@ -8,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import types
 
 import numpy
 import pytest
@@ -20,13 +23,14 @@ import lm_models  # noqa: E402
 import safetensors.numpy  # noqa: E402
 import test_lm  # noqa: E402
 import vkattn  # noqa: E402
-from vkattn_lm import adapter, command, errors, files, finetune, model, training  # noqa: E402
+from vkattn_lm import adapter, command, errors, files, finetune, model, tokenizer, training  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[2]
 TEXT = (ROOT / "LICENSE").read_text(encoding="utf-8")
 SIZES = lm_models.SIZES
 PREFIX = "base_model.model.model.layers"
-SMALL = ("--batch", 2, "--length", 16, "--rank", 4, "--learning-rate", 0.01, "--warmup", 2, "--quiet")
+ALPHA = 64 / 3  # divided by the rank no power of two, so that what is scaled is rounded
+SMALL = ("--batch", 2, "--length", 16, "--rank", 4, "--alpha", ALPHA, "--learning-rate", 0.01, "--warmup", 2, "--quiet")
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +260,7 @@ def test_a_run_learns_and_says_so(whole, folder, text, tmp_path, run):
     assert round(told["losses"][-1]["loss"], 4) == losses[-1][1]
     assert contents(tmp_path / "made") == contents(whole)  # the same bits, however often lines are printed
     described = json.loads((whole / adapter.CONFIG).read_text())
-    assert (described["peft_type"], described["r"], described["lora_alpha"], described["task_type"]) == ("LORA", 4, 16.0, "CAUSAL_LM")
+    assert (described["peft_type"], described["r"], described["lora_alpha"], described["task_type"]) == ("LORA", 4, ALPHA, "CAUSAL_LM")
     named = safetensors.numpy.load_file(whole / adapter.WEIGHTS)
     assert named[f"{PREFIX}.1.self_attn.q_proj.lora_A.weight"].shape == (4, SIZES["width"])
     assert named[f"{PREFIX}.0.mlp.down_proj.lora_B.weight"].shape == (SIZES["width"], 4) and len(named) == 2 * 2 * 7
@@ -320,7 +324,7 @@ def test_a_run_that_ended_anywhere_goes_on_to_the_same_bits(whole, folder, text,
     assert {name: content for name, content in contents(path).items() if files.PARTIAL not in name} == contents(whole)
 
 
-def test_a_run_takes_more_steps_and_no_other_options(whole, folder, text, tmp_path, run):
+def test_a_run_takes_more_steps_and_no_other_options(whole, folder, text, tmp_path, run, monkeypatch):
     path = tmp_path / "made"
     shutil.copytree(whole, path)
     given = ("finetune", folder, text, "--output", path, "--save-every", 4)
@@ -336,9 +340,90 @@ def test_a_run_takes_more_steps_and_no_other_options(whole, folder, text, tmp_pa
     other.write_text(TEXT + " ", encoding="utf-8")
     status, _, err = run("finetune", folder, other, "--output", path, "--steps", 12, *SMALL)
     assert status == 2 and f"{path}: was begun with another TEXT, expected the same, or another folder" in err[0]
+    encode = tokenizer.Tokenizer.encode
+    monkeypatch.setattr(tokenizer.Tokenizer, "encode", lambda *given, **more: encode(*given, **more)[:-1])
+    status, _, err = run("finetune", folder, text, "--output", path, "--steps", 12, *SMALL)
+    assert status == 2 and f"{path}: was begun with another tokenizer, expected the same" in err[0]
+    monkeypatch.undo()
     assert contents(path) == contents(whole)
     status, out, err = run(*given, *SMALL, "--steps", 14, "--every", 1)
     assert status == 0 and [step for step, _ in lines_of(out)[0]] == [13, 14]
+
+
+def test_a_folder_has_one_run_at_a_time(whole, folder, text, tmp_path, run):
+    path = tmp_path / "made"
+    words = ("finetune", folder, text, "--output", path, "--steps", 12, *SMALL)
+    shutil.copytree(whole, path)
+    with files.held(path / finetune.LOCK, "held"):
+        status, out, err = run(*words)
+        assert status == 2 and not out and len(err) == 1
+        assert f"{path}: another vkattn-lm finetune runs there, expected its end, or another folder" in err[0]
+        assert contents(path) == contents(whole)
+    assert run(*words)[0] == 0
+
+
+def test_a_file_that_cannot_be_written_is_named_and_left_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    files.write_whole(path, b"whole")
+
+    def full(number):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(errors.ModelError, match="file: cannot be written .No space left on device., expected room for it"):
+        files.write_whole(path, b"more")
+    assert contents(tmp_path) == {"file": b"whole"}
+
+
+def test_weights_that_diverged_are_not_kept(whole, folder, text, tmp_path, run, monkeypatch):
+    """Also where nothing is held out whose loss would tell."""
+    step, path = training.Trainer.step, tmp_path / "made"
+
+    def diverging(trainer, *given):
+        loss = step(trainer, *given)
+        trainer._b.read.assign(numpy.full(trainer._b.read.shape, numpy.nan, "f4"))
+        return loss
+    words = ("finetune", folder, text, "--output", path, "--held-out", 0, *SMALL)
+    assert run(*words, "--steps", 1)[0] == 0
+    kept = contents(path)
+    monkeypatch.setattr(training.Trainer, "step", diverging)
+    status, _, err = run(*words, "--steps", 2)
+    assert status == 2 and "after step 2: loss nan, expected a number" in err[-1]
+    assert contents(path) == kept
+
+
+def test_a_model_is_known_again_by_all_its_files(folder, weights, tmp_path):
+    def identities(path, among):
+        """A model's, and those with a byte changed in the middle of each of these files."""
+        source = files.open_model(path)
+        made = {finetune.identity_of(source)}
+        for each in among:
+            content = each.read_bytes()
+            at = len(content) // 2
+            each.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+            made.add(finetune.identity_of(source))
+            each.write_bytes(content)
+        return made
+    copy = tmp_path / "folder"
+    shutil.copytree(folder, copy)
+    named = [copy / name for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")]
+    assert len(identities(copy, named)) == 5
+    parts = test_lm.split(tmp_path, weights, 3)
+    assert len(identities(parts[1], parts)) == 4
+    assert identities(parts[0], []) == identities(parts[1], [])
+
+
+def test_large_files_are_known_again_by_samples(tmp_path, monkeypatch):
+    monkeypatch.setattr(finetune, "_SAMPLE", 8)
+    path, read = tmp_path / "model.gguf", set()
+    content = bytes(range(256)) * 40
+    path.write_bytes(content)
+    source = types.SimpleNamespace(paths=[path])
+    known_as = finetune.identity_of(source)
+    for at in range(0, len(content), 4):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1:])
+        if finetune.identity_of(source) != known_as:
+            read.add(at // 40)
+    assert read == set(range(256))  # an interval each
 
 
 def test_what_is_no_runs_is_kept(folder, text, tmp_path, run):
@@ -423,6 +508,8 @@ Q_A, Q_B = (f"{PREFIX}.0.self_attn.q_proj.lora_{part}.weight" for part in "AB")
     (lambda path: (path / adapter.WEIGHTS).write_bytes(b"x" * 40), "adapter_model.safetensors: "),
     (with_fact(peft_type="IA3"), "peft_type: 'IA3', expected 'LORA'"),
     (with_fact(use_dora=True), "use_dora: True, expected none: nothing else is computed"),
+    (with_fact(init_lora_weights="pissa_niter_4"), "init_lora_weights: 'pissa_niter_4', expected none, or True, or 'gaussian', or"),
+    (with_fact(kasa_config={"beta": 0.1}), "kasa_config: {'beta': 0.1}, expected none"),
     (with_fact(modules_to_save=["lm_head"]), "modules_to_save: ['lm_head'], expected none"),
     (with_fact(alpha_pattern={"q_proj": 4}), "alpha_pattern: {'q_proj': 4}, expected none"), (with_fact(r=0), "r: 0, expected"),
     (with_fact(lora_alpha=None), "lora_alpha is missing, expected"), (with_fact(r=5), "expected A [5, in] and B [out, 5] of rank 5"),
@@ -440,6 +527,20 @@ def test_adapters_that_do_not_fit_are_refused(whole, folder, tmp_path, run, harm
     assert status == 2 and not out and len(err) == 1 and says in err[0] and err[0].count("expected") == 1, err
 
 
+def test_adapters_of_value_heads_that_a_file_has_in_another_order_are_refused(tmp_path):
+    transformers, path = known("transformers"), tmp_path / "adapter"
+    test_lm.save(transformers.AutoModelForCausalLM, test_lm.configs()["qwen3.5"], tmp_path)
+    config, name = files.open_model(tmp_path).config(), f"{PREFIX}.0.linear_attn.out_proj"
+    path.mkdir()
+    safetensors.numpy.save_file({f"{name}.lora_{part}.weight": numpy.zeros((4, 4), "f4") for part in "AB"}, path / adapter.WEIGHTS)
+    (path / adapter.CONFIG).write_text(json.dumps({"peft_type": "LORA", "r": 4, "lora_alpha": 4, "init_lora_weights": "gaussian"}))
+    one_each = dataclasses.replace(config.linear, value_heads=config.linear.key_heads)
+    for fitting in (config, dataclasses.replace(config, tiled_values=True, linear=one_each)):
+        assert list(adapter.read(path, fitting)) == ["blk.0.ssm_out.weight"]
+    with pytest.raises(errors.ModelError, match="out_proj.lora_A.weight is not computed with a GGUF file, which has the value heads"):
+        adapter.read(path, dataclasses.replace(config, tiled_values=True))
+
+
 def test_commands_take_an_adapter(whole, folder, text, run):
     """Which makes a text that it was trained with likelier."""
     plain, with_it = (run("perplexity", folder, text, "--quiet", *more) for more in ((), ("--adapter", whole)))
@@ -451,7 +552,7 @@ def test_commands_take_an_adapter(whole, folder, text, run):
 def test_rslora_and_other_ranks(whole, folder, tmp_path):
     path, tokens = tmp_path / "adapter", [5, 6, 7]
     shutil.copytree(whole, path)
-    with_fact(use_rslora=True, lora_alpha=8.0)(path)  # 8 / sqrt(4) = 16 / 4
+    with_fact(use_rslora=True, lora_alpha=ALPHA / 2)(path)  # divided by sqrt(4) rather than 4
     assert (logits_with(folder, path, tokens) == logits_with(folder, whole, tokens)).all()
     assert not (logits_with(folder, None, tokens) == logits_with(folder, whole, tokens)).all()
 
@@ -467,11 +568,20 @@ def test_sequences_are_apart_and_each_comes_once():
     assert tokens[:3, 0].tolist() == seen[76:] and (labels == tokens + 1).all()
     assert (sequences.of_step(3, 4, 6)[0] != sequences.of_step(3, 4, 5)[0]).any()
     assert len(finetune.Sequences("", range(10000), 10, 0.5).held_out) == 64
+    for count in (34, 60):  # of which the larger share is held out, but a sequence
+        apart = finetune.Sequences("", range(count), 16, 0.9)
+        assert apart.training == [0] and apart.held_out[0] >= 17 and apart.held_out[-1] + 17 <= count
     with pytest.raises(errors.ModelError, match="10 tokens, expected at least 11, a sequence of --length 10 and one more"):
         finetune.Sequences("", range(10), 10, 0)
 
 
-def test_the_losses_are_drawn(whole, tmp_path):
+def test_the_losses_are_drawn(whole, folder, text, tmp_path, run):
     pytest.importorskip("matplotlib")
     assert b"<svg" in (whole / finetune.PICTURE).read_bytes()[:1024]
+    path = tmp_path / "made"
+    shutil.copytree(whole, path)
+    (path / finetune.PICTURE).unlink()
+    (path / finetune.PICTURE).mkdir()
+    status, _, err = run("finetune", folder, text, "--output", path, "--steps", 12, *SMALL[:-1])
+    assert status == 0 and f"no losses.svg: {path / finetune.PICTURE}: cannot be written (Is a directory), expected" in err[-1]
     assert math.isfinite(json.loads((whole / finetune.LOSSES).read_text())["losses"][0]["loss"])

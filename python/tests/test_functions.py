@@ -161,7 +161,7 @@ def test_derivatives_of_drawn_functions_are_those_of_python():
     lambda s, b, h, q, k: numpy.arctan(s) / numpy.sqrt(s * s + 1) + numpy.expm1(s / 8) - numpy.square(s) / 3,
     lambda s, b, h, q, k: numpy.exp2(s) ** 1.5 + (2.0 + numpy.tanh(s)) ** s + numpy.fmod(s + 4.25, 3.5) + (s + 4.25) % 3.5,
     lambda s, b, h, q, k: (s + 0.001) ** -2 if abs(s) > 1 else s ** (k % 4),
-    lambda s, b, h, q, k: numpy.float32(k) / (s * s + 2.0) + divmod(s, 7.5)[1] + numpy.log1p(s * s)])
+    lambda s, b, h, q, k: float(k) / (s * s + 2.0) + divmod(s, 7.5)[1] + numpy.log1p(s * s)])
 def test_derivatives_of_every_function(function):
     assert agree([("", function, "score_mod")], differentiates=True) > B * H * LQ / 2
 
@@ -236,7 +236,7 @@ def edges_of_division(score, b, h, q, k):
 
 def numbers_of_math(score, b, h, q, k):
     return numpy.log1p(k) + numpy.expm1(-k) + math.log10(k + 1) + numpy.sqrt(q) + math.floor(-k / 4) + math.trunc(-k / 4) + round(
-        k / 2) + math.ceil(k / 4) + math.sinh(b) + numpy.sign(q - k) + math.pi
+        k / 2) + math.ceil(k / 4) + math.sinh(b) + numpy.sign(q - k) + math.pi + score / numpy.log10(k + 10.0)
 
 
 CHOSEN = {

@@ -1,4 +1,5 @@
 """vkattn.torch: gradients beside PyTorch's own, in float64, and modules that train."""
+import numpy
 import pytest
 
 import vkattn
@@ -187,6 +188,45 @@ def test_flex_attention_without_gradients_and_what_is_refused(flex):
         gradients.flex_attention(*asking, block_mask=torch.ones(1))
     with pytest.raises(ValueError, match="query: 3 dimensions, expected 4"):
         gradients.flex_attention(asking[0][0], *asking[1:])
+
+
+def test_a_block_mask_of_other_lengths_is_refused(flex):
+    rows = [random((1, 2, length, 8), 1).requires_grad_() for length in (33, 37, 37)]
+    for queries, keys in ((40, 37), (33, 40), (33, 36)):
+        for made in (flex.create_block_mask(sliding_window, None, None, queries, keys, device="cpu", BLOCK_SIZE=8),
+                     vkattn.create_block_mask(sliding_window, None, None, queries, keys, BLOCK_SIZE=8)):
+            with pytest.raises(ValueError, match=f"block_mask: of {queries} queries and {keys} keys, expected 33 and 37"):
+                gradients.flex_attention(*rows, block_mask=made)
+
+
+@pytest.mark.parametrize("kind", ["tensor", "numpy", "device"])
+def test_the_backward_pass_reads_what_was_captured_as_it_was(kind):
+    given, made = numpy.array([[0.5, 2.0]] * 2, "f4"), []
+    for changes in (False, True):
+        held = given.copy()
+        slope = {"tensor": torch.from_numpy, "numpy": numpy.asarray, "device": vkattn.default_context().array}[kind](held)
+        rows = [random((1, 2, 9, 8), seed).requires_grad_() for seed in range(3)]
+        output = gradients.flex_attention(*rows, lambda score, b, h, q, k: score * slope[h, 1] + slope[1, 0] * k)
+        if changes:
+            held[:] = 9
+            if kind == "device":
+                slope.assign(held)
+        made.append(torch.autograd.grad(output.sum(), rows[:2]))
+    assert all(torch.equal(one, other) and one.any() for one, other in zip(*made))
+
+
+def test_the_backward_pass_reads_what_a_block_mask_captured_as_it_was():
+    made = []
+    for changes in (False, True):
+        lengths, numbers = numpy.array([4, 7], "i4"), [2.0]
+        text = "bool mask_mod(uint b, uint head, uint q, uint key) { return float(key) < float(captured_i32(0, head)) - captured_number(0); }"
+        block_mask = vkattn.create_block_mask(text, None, 2, 9, 9, captured=[lengths], captured_numbers=numbers)
+        rows = [random((1, 2, 9, 8), seed).requires_grad_() for seed in range(3)]
+        output = gradients.flex_attention(*rows, block_mask=block_mask)
+        if changes:
+            lengths[:], numbers[0] = 9, 0.0
+        made.append(torch.autograd.grad(output.sum(), rows[2]))
+    assert torch.equal(made[0][0], made[1][0]) and made[0][0].any()
 
 
 def test_flex_attention_without_queries_or_keys():

@@ -49,6 +49,7 @@ float py_power(float base, float exponent) { // as NumPy: of a negative base NaN
     return floor(exponent * 0.5) * 2.0 == exponent ? size : -size;
 }
 float py_tanh(float x) { return abs(x) < 0.01 ? x - x * x * x / 3.0 : 1.0 - 2.0 / (exp(2.0 * min(x, 40.0)) + 1.0); }
+float py_log10(float x) { return 0.4342944819 * log(x); }
 float py_log1p(float x) { float sum = 1.0 + x; return sum == 1.0 ? x : log(sum) * x / (sum - 1.0); }
 float py_expm1(float x) { return abs(x) < 0.02 ? x + x * x * (0.5 + x / 6.0) : exp(x) - 1.0; }
 float py_sigmoid(float x) { return 1.0 / (1.0 + exp(-x)); }
@@ -56,7 +57,7 @@ float py_square(float x) { return x * x; }
 int py_index(int index, int size) { return index < 0 ? index + size : index; }
 """
 # of one float, by the names of NumPy, PyTorch and math
-CALLS = {"tanh": "py_tanh", "exp": "exp", "exp2": "exp2", "expm1": "py_expm1", "log": "log", "log2": "log2", "log10": "0.4342944819 * log",
+CALLS = {"tanh": "py_tanh", "exp": "exp", "exp2": "exp2", "expm1": "py_expm1", "log": "log", "log2": "log2", "log10": "py_log10",
          "log1p": "py_log1p", "sqrt": "sqrt", "rsqrt": "inversesqrt", "sin": "sin", "cos": "cos", "tan": "tan", "sinh": "sinh",
          "cosh": "cosh", "arctan": "atan", "atan": "atan", "sigmoid": "py_sigmoid", "square": "py_square", "floor": "floor",
          "ceil": "ceil", "trunc": "trunc", "fix": "trunc", "rint": "roundEven", "round": "roundEven"}

@@ -5,6 +5,7 @@ import numpy
 import torch
 
 from .attention import attention
+from .device_array import Array
 from .functions import Derivative, functions_text
 from .gradients import attention_backward
 from .scaled_dot_product import drawn_seed
@@ -113,12 +114,25 @@ def _blocks_of(block_mask):
     return numpy.ascontiguousarray(blocks[..., :-1])
 
 
-def _functions_of(score_mod, mask_mod, block_mask, differentiates):
+def _check_lengths(block_mask, query, key):
+    made, given = tuple(block_mask.shape[-2:]), (query.shape[-2], key.shape[-2])
+    if made != given:
+        raise ValueError(f"block_mask: of {made[0]} queries and {made[1]} keys, expected {given[0]} and {given[1]}")
+
+
+def _held(array):
+    """A copy of what functions capture, which the backward pass reads as it was."""
+    return array.context.array(array.download()) if isinstance(array, Array) else numpy.array(array)
+
+
+def _functions_of(score_mod, mask_mod, block_mask, query, key, differentiates):
     """Arguments of flex_attention and attention_backward for functions and blocks: one text that has all functions, whose arrays are read now."""
     arguments, given = {}, ()
+    if isinstance(block_mask, BlockMask) or hasattr(block_mask, "kv_num_blocks"):
+        _check_lengths(block_mask, query, key)
     if isinstance(block_mask, BlockMask):
         arguments = {"block_mask": block_mask.blocks.numpy(), "block_size": block_mask.BLOCK_SIZE,
-                     "captured_numbers": block_mask.captured_numbers, "past_len": block_mask.past_len}
+                     "captured_numbers": tuple(block_mask.captured_numbers), "past_len": block_mask.past_len}
         given = block_mask.captured
     elif hasattr(block_mask, "kv_num_blocks"):
         arguments = {"block_mask": _blocks_of(block_mask), "block_size": tuple(block_mask.BLOCK_SIZE)}
@@ -132,6 +146,7 @@ def _functions_of(score_mod, mask_mod, block_mask, differentiates):
     functions = {"score_mod": score_mod, "score_mod_grad": derivative, "mask_mod": mask_mod}
     if score_mod is not None or mask_mod is not None:
         text, captured = functions_text(functions, given)
+        captured = [_held(array) for array in captured] if differentiates else captured
         arguments.update({"mask_mod" if score_mod is None else "score_mod": text, "captured": captured})
     return arguments
 
@@ -153,7 +168,7 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
         if each.ndim != 4:
             raise ValueError(f"{name}: {each.ndim} dimensions, expected 4, [B,H,L,D]")
     differentiates = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
-    arguments = {"scale": scale, "enable_gqa": enable_gqa, **_functions_of(score_mod, mask_mod, block_mask, differentiates)}
+    arguments = {"scale": scale, "enable_gqa": enable_gqa, **_functions_of(score_mod, mask_mod, block_mask, query, key, differentiates)}
     given = _in_four_dimensions(query, key, value, None, True)
     if given is None:  # nothing to differentiate
         output = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=enable_gqa)

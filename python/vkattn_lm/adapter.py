@@ -18,7 +18,9 @@ _NAME = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
 # What PEFT's adapters may ask for besides, which is not computed: absent, empty or False, or as it is here
 _PLAIN = {"bias": ("none",), **dict.fromkeys((
     "use_dora", "fan_in_fan_out", "lora_bias", "modules_to_save", "rank_pattern", "alpha_pattern", "trainable_token_indices",
-    "target_parameters", "layer_replication", "use_qalora", "alora_invocation_tokens", "megatron_config"), ())}
+    "target_parameters", "layer_replication", "use_qalora", "alora_invocation_tokens", "megatron_config", "arrow_config", "use_bdlora",
+    "kasa_config", "monteclora_config"), ()),
+    "init_lora_weights": (True, "gaussian", "eva", "orthogonal")}  # others change the weights that the adapter is added to
 
 
 def modules_of(architecture):
@@ -83,6 +85,7 @@ def _updates(path, config, rank, scale):
     if not path.is_file():
         raise ModelError(f"{path}: no such file, expected the weights beside {CONFIG}")
     named, parts = architectures.names_in_gguf(config), {}
+    tiled = config.tiled_values and config.linear.value_heads != config.linear.key_heads
     with naming(path, "a whole safetensors file"), require("safetensors", "safetensors").safe_open(path, "numpy") as file:
         for own in file.keys():
             found = _NAME.fullmatch(own)
@@ -90,6 +93,9 @@ def _updates(path, config, rank, scale):
                 raise ModelError(f"{path}: {own[:80]} is not computed, expected base_model.model.….lora_A.weight and lora_B.weight")
             if file.get_slice(own).get_dtype() == "BF16":
                 require("ml_dtypes", "ml_dtypes")
+            if tiled and ".linear_attn." in own:
+                raise ModelError(f"{path}: {own[:80]} is not computed with a GGUF file, which has the value heads of linear attention in "
+                                 "another order, expected the model's folder")
             parts.setdefault(named(f"{found[1]}.weight"), {})[found[2]] = numpy.asarray(file.get_tensor(own), "f4")
     updates = {}
     for name, pair in parts.items():

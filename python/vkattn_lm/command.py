@@ -288,7 +288,7 @@ def embed(arguments):
 def finetune(arguments):
     from .errors import ModelError, naming
     from .files import open_model
-    from .finetune import Run, Sequences, draw, options_of, train
+    from .finetune import Sequences, draw, options_of, run_in, train
     from .terminal import say
     from .training import Recipe, Trainer, check_trainable, checked_targets
     source = open_model(arguments.model)
@@ -304,31 +304,31 @@ def finetune(arguments):
         text = pathlib.Path(arguments.text).read_text(encoding="utf-8")
     tokenizer = source.tokenizer()
     sequences = Sequences(arguments.text, tokenizer.encode(text, markers=False), length, arguments.held_out)
-    run = Run(arguments.output, options_of(recipe, arguments.held_out, text, source))
-    if run.step > arguments.steps:
-        raise ModelError(f"{run.path}: has done {run.step} steps, expected --steps of at least so many")
-    context = device_context(arguments, alike=True)
-    device = context.facts["name"]
-    if run.device not in (None, device):
-        say(f"warning: {run.path}: was begun on {run.device}, and goes on on {device}: not to the same bits")
-    with bars(arguments, "weights", " weights")(len(source.names())) as progress, naming(
-            source.where, "a model that the device can train"):
-        trainer = Trainer(source, config, context, recipe, arguments.recompute, progress)
-    if run.state is not None:
-        with naming(run.path, "a checkpoint of this model's adapter"):
-            trainer.load_state(run.state)
-    if not arguments.quiet:
-        say(f"{arguments.model}: {config.name}, {trainer.parameters} parameters to learn, {len(sequences.training)} sequences of {length} "
-            f"tokens, {len(sequences.held_out)} held out" + (f"; goes on after step {run.step}" if run.step else ""))
+    with run_in(arguments.output, options_of(recipe, arguments.held_out, text, sequences, source)) as run:
+        if run.step > arguments.steps:
+            raise ModelError(f"{run.path}: has done {run.step} steps, expected --steps of at least so many")
+        context = device_context(arguments, alike=True)
+        device = context.facts["name"]
+        if run.device not in (None, device):
+            say(f"warning: {run.path}: was begun on {run.device}, and goes on on {device}: not to the same bits")
+        with bars(arguments, "weights", " weights")(len(source.names())) as progress, naming(
+                source.where, "a model that the device can train"):
+            trainer = Trainer(source, config, context, recipe, arguments.recompute, progress)
+        if run.state is not None:
+            with naming(run.path, "a checkpoint of this model's adapter"):
+                trainer.load_state(run.state)
+        if not arguments.quiet:
+            say(f"{arguments.model}: {config.name}, {trainer.parameters} parameters to learn, {len(sequences.training)} sequences of "
+                f"{length} tokens, {len(sequences.held_out)} held out" + (f"; goes on after step {run.step}" if run.step else ""))
 
-    def keep():
-        run.save(trainer, device)
-        run.show(trainer, str(arguments.model), pathlib.Path(arguments.model).name, device)
-    with bars(arguments, "steps", " steps")(arguments.steps - run.step) as progress:
-        train(trainer, sequences, run, arguments.steps, arguments.every, arguments.save_every, show_line, keep, progress)
-    drawn = draw(run)
-    if not arguments.quiet:
-        say(drawn)
+        def keep():
+            run.save(trainer, device)
+            run.show(trainer, str(arguments.model), pathlib.Path(arguments.model).name, device)
+        with bars(arguments, "steps", " steps")(arguments.steps - run.step) as progress:
+            train(trainer, sequences, run, arguments.steps, arguments.every, arguments.save_every, show_line, keep, progress)
+        drawn = draw(run)
+        if not arguments.quiet:
+            say(drawn)
 
 
 def show_line(words):

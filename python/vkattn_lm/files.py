@@ -1,6 +1,7 @@
 """Models as people have them: GGUF files and Hugging Face's folders. Both give facts, weights by GGUF's names, a tokenizer."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -37,11 +38,35 @@ class Stored:
 def write_whole(path, content):
     """Writes a file that is there whole or as it was before, also where the process or the machine ends meanwhile."""
     part = path.with_name(path.name + PARTIAL)
-    with open(part, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+    try:
+        with open(part, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise ModelError(f"{path}: cannot be written ({error.strerror}), expected room for it, in a folder that can be written") from None
+
+
+@contextlib.contextmanager
+def held(path, why):
+    """Holds a file, made empty where there is none, that one process can hold at a time; its end lets go of it. why: what is said
+    where another has it."""
+    with open(path, "ab") as file:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise ModelError(why) from None
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be locked ({error.strerror}), expected a folder whose files can be") from None
+        yield
 
 
 def open_model(path):
@@ -114,7 +139,7 @@ class GgufFile:
     def __init__(self, path):
         self.path, self.where = path, str(path)
         self._tensors, self.facts = self._read(path)
-        paths = self._parts(path, self.facts)
+        self.paths = paths = self._parts(path, self.facts)
         for number, part in enumerate(paths):
             if part == path:
                 continue
@@ -206,6 +231,12 @@ class Folder:
         self.path, self.where = path, str(path)
         self.facts = self.read_json("config.json", required=True)
         self._files = self._open_files()
+
+    @property
+    def paths(self):
+        """The files that say what it computes."""
+        named = (self.path / name for name in ("config.json", "tokenizer.json", "tokenizer_config.json"))
+        return [*sorted(self.path.glob("*.safetensors")), *(path for path in named if path.is_file())]
 
     def read_json(self, name, required=False):
         """The Facts of a file of the folder, empty where there is none."""
