@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/plan/builder.hpp"
+#include "runtime/support/error.hpp"
 #include "tests/fuzz/expect.hpp"
 
 #include <fuzzer/FuzzedDataProvider.h>
@@ -39,5 +40,17 @@ inline void expect_within_limits(const vkattn::Plan &plan) {
             if (bound.source.kind == vkattn::Source::Kind::kRole && bound.source.role == VKATTN_ROLE_WORKSPACE)
                 expect(bound.source.offset + bound.offset + bound.bytes <= workspace, "the workspace has room");
         }
+    }
+}
+
+// Plans by one of functions that return a plan of a builder's, or refuse.
+template <class Operators>
+void plan_one_of(FuzzedDataProvider &data, const Operators &operators) {
+    try {
+        vkattn::PlanBuilder builder(context_of_limits(data), vkattn::PlanBuilder::Purpose::kMeasure);
+        expect_within_limits(*data.PickValueInArray(operators)(data, builder));
+    } catch (const vkattn::Error &error) {
+        expect(error.result() == VKATTN_ERROR_INVALID_ARGUMENT || error.result() == VKATTN_ERROR_UNSUPPORTED,
+               "what is refused is refused as a wrong or an unserved request");
     }
 }
