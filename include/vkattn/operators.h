@@ -229,7 +229,7 @@ typedef struct vkattn_rope_scaling {
  *               sequence, and those beyond max_seqlen, keep their bytes in output
  * max_seqlen    the longest sequence of packed rows; 0: total
  * past_len      at most 2^29
- * rotary_dim    even, up to D; 0: D
+ * rotary_dim    even, up to D, at most 65536; 0: D
  * rope_theta    finite and above 0
  * rope_interleaved, rope_scaling, rope_sections, rope_sections_interleaved   as in vkattn_layer_config
  * inverse       1: turns back, by the transposed rotation, whose factor of rope_scaling stays the same: of the output's gradient it makes

@@ -70,6 +70,8 @@ Positions checked_positions(const vkattn_rotary_embedding_desc &desc, const vkat
     return positions;
 }
 
+constexpr uint32_t kMostRotaryDims = 1u << 16; // the table of frequencies is made by the host
+
 // By as much the other way.
 void turn_back(std::vector<RopeFrequency> &frequencies) {
     for (RopeFrequency &each : frequencies) {
@@ -100,6 +102,7 @@ void plan_rotary_embedding(PlanBuilder &builder, const vkattn_rotary_embedding_d
     require_shape(output, "output", same);
     require_no_overlap(output, "output");
     const uint32_t dims = checked_rotary_dims(desc.rotary_dim, input.shape[3]);
+    require(dims <= kMostRotaryDims, "rotary_dim: ", dims, ", expected at most ", kMostRotaryDims);
     const vkattn_layer_config config = checked_rope(desc, dims);
     const Positions positions = checked_positions(desc, input, position_streams(config));
     std::vector<RopeFrequency> frequencies = rope_frequencies(dims, config);

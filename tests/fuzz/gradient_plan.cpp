@@ -4,6 +4,8 @@
 #include "tests/fuzz/plan_limits.hpp"
 #include "tests/fuzz/some_attention.hpp"
 
+#include <algorithm>
+
 namespace {
 
 using namespace vkattn;
@@ -45,9 +47,29 @@ bool any_sum(std::uint32_t accumulate, const vkattn_tensor &rows, std::initializ
 
 using Planned = std::unique_ptr<const Plan>;
 
-Planned built(PlanBuilder &builder, bool writes) {
+struct Given {
+    vkattn_role role;
+    vkattn_tensor tensor;
+};
+
+// What is bound of a role lies in the tensor that was given for it.
+void expect_inside(const Plan &plan, std::initializer_list<Given> all) {
+    for (const Step &step : plan.steps())
+        for (const Step::Bound &bound : step.bound) {
+            const Source &source = bound.source;
+            if (bound.bytes == 0 || source.kind != Source::Kind::kRole || source.role == VKATTN_ROLE_WORKSPACE)
+                continue;
+            const auto given = std::ranges::find(all, source.role, &Given::role);
+            expect(given != all.end() && present(given->tensor), "what is bound was given");
+            expect(source.offset + bound.offset + bound.bytes <= extent_bytes(normalised(given->tensor, "tensor")),
+                   "what is bound lies in the caller's tensor");
+        }
+}
+
+Planned built(PlanBuilder &builder, std::initializer_list<Given> all, bool writes) {
     Planned plan = builder.build();
     expect(!writes || !plan->steps().empty(), "what there is to write is written");
+    expect_inside(*plan, all);
     return plan;
 }
 
@@ -81,6 +103,27 @@ Planned attention_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
     const auto has_none = [](const vkattn_tensor &offsets) { return present(offsets) && offsets.shape[0] == 1; };
     const bool has_sequences = !has_none(attention.cu_seqlens_q) && !has_none(attention.cu_seqlens_k);
     return built(builder,
+                 {{VKATTN_ROLE_QUERY, attention.query},
+                  {VKATTN_ROLE_KEY, attention.key},
+                  {VKATTN_ROLE_VALUE, attention.value},
+                  {VKATTN_ROLE_OUTPUT, attention.output},
+                  {VKATTN_ROLE_LOG_SUM_EXP, attention.log_sum_exp},
+                  {VKATTN_ROLE_ATTN_MASK, attention.attn_mask},
+                  {VKATTN_ROLE_KEY_PADDING_MASK, attention.key_padding_mask},
+                  {VKATTN_ROLE_KEY_LENGTHS, attention.key_lengths},
+                  {VKATTN_ROLE_PAST_LENGTHS, attention.past_lengths},
+                  {VKATTN_ROLE_ALIBI_SLOPES, attention.alibi_slopes},
+                  {VKATTN_ROLE_SINKS, attention.sinks},
+                  {VKATTN_ROLE_CU_SEQLENS_Q, attention.cu_seqlens_q},
+                  {VKATTN_ROLE_CU_SEQLENS_K, attention.cu_seqlens_k},
+                  {VKATTN_ROLE_BLOCK_MASK, attention.block_mask},
+                  {VKATTN_ROLE_TREE_MASK, attention.tree_mask},
+                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
+                  {VKATTN_ROLE_D_QUERY, desc.d_query},
+                  {VKATTN_ROLE_D_KEY, desc.d_key},
+                  {VKATTN_ROLE_D_VALUE, desc.d_value},
+                  {VKATTN_ROLE_D_ATTN_MASK, desc.d_attn_mask},
+                  {VKATTN_ROLE_D_SINKS, desc.d_sinks}},
                  has_sequences && any_of({desc.d_query, desc.d_key, desc.d_value, desc.d_attn_mask, desc.d_sinks}));
 }
 
@@ -98,6 +141,13 @@ Planned linear_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.accumulate = data.ConsumeIntegralInRange(0u, 2u);
     plan_linear_backward(builder, desc);
     return built(builder,
+                 {{VKATTN_ROLE_INPUT, desc.input},
+                  {VKATTN_ROLE_WEIGHT, desc.weight},
+                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
+                  {VKATTN_ROLE_RESIDUAL, desc.residual},
+                  {VKATTN_ROLE_D_INPUT, desc.d_input},
+                  {VKATTN_ROLE_D_WEIGHT, desc.d_weight},
+                  {VKATTN_ROLE_D_BIAS, desc.d_bias}},
                  any_of({desc.d_input}) || any_sum(desc.accumulate, desc.d_output, {desc.d_weight, desc.d_bias}));
 }
 
@@ -116,6 +166,13 @@ Planned norm_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.accumulate = data.ConsumeIntegralInRange(0u, 2u);
     plan_norm_backward(builder, desc);
     return built(builder,
+                 {{VKATTN_ROLE_INPUT, desc.input},
+                  {VKATTN_ROLE_WEIGHT, desc.weight},
+                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
+                  {VKATTN_ROLE_RESIDUAL, desc.residual},
+                  {VKATTN_ROLE_D_INPUT, desc.d_input},
+                  {VKATTN_ROLE_D_WEIGHT, desc.d_weight},
+                  {VKATTN_ROLE_D_BIAS, desc.d_bias}},
                  any_of({desc.d_input}) || any_sum(desc.accumulate, desc.d_output, {desc.d_weight, desc.d_bias}));
 }
 
@@ -128,7 +185,10 @@ Planned gated_activation(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.output = rows();
     desc.activation = some_activation(data);
     plan_gated_activation(builder, desc);
-    return built(builder, any_of({desc.output}));
+    return built(
+        builder,
+        {{VKATTN_ROLE_MULTIPLIER, desc.gate}, {VKATTN_ROLE_INPUT, desc.input}, {VKATTN_ROLE_OUTPUT, desc.output}},
+        any_of({desc.output}));
 }
 
 Planned gated_activation_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -142,7 +202,13 @@ Planned gated_activation_backward(FuzzedDataProvider &data, PlanBuilder &builder
     desc.d_input = data.ConsumeBool() ? rows() : vkattn_tensor{};
     desc.activation = some_activation(data);
     plan_gated_activation_backward(builder, desc);
-    return built(builder, any_of({desc.d_gate, desc.d_input}));
+    return built(builder,
+                 {{VKATTN_ROLE_MULTIPLIER, desc.gate},
+                  {VKATTN_ROLE_INPUT, desc.input},
+                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
+                  {VKATTN_ROLE_D_GATE, desc.d_gate},
+                  {VKATTN_ROLE_D_INPUT, desc.d_input}},
+                 any_of({desc.d_gate, desc.d_input}));
 }
 
 Planned embedding_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -153,7 +219,11 @@ Planned embedding_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.d_weight = some_floats(data, {some_size(data), width});
     desc.accumulate = data.ConsumeIntegralInRange(0u, 2u);
     plan_embedding_backward(builder, desc);
-    return built(builder, any_sum(desc.accumulate, desc.d_output, {desc.d_weight}));
+    return built(builder,
+                 {{VKATTN_ROLE_TOKENS, desc.tokens},
+                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
+                  {VKATTN_ROLE_D_WEIGHT, desc.d_weight}},
+                 any_sum(desc.accumulate, desc.d_output, {desc.d_weight}));
 }
 
 Planned rotary_embedding(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -171,7 +241,13 @@ Planned rotary_embedding(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.rope_interleaved = data.ConsumeIntegralInRange(0u, 2u);
     desc.inverse = data.ConsumeIntegralInRange(0u, 2u);
     plan_rotary_embedding(builder, desc);
-    return built(builder, any_of({desc.output}));
+    return built(builder,
+                 {{VKATTN_ROLE_INPUT, desc.input},
+                  {VKATTN_ROLE_OUTPUT, desc.output},
+                  {VKATTN_ROLE_POSITIONS, desc.positions},
+                  {VKATTN_ROLE_PAST_LENGTHS, desc.past_lengths},
+                  {VKATTN_ROLE_CU_SEQLENS_Q, desc.cu_seqlens}},
+                 any_of({desc.output}));
 }
 
 Planned cross_entropy(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -185,7 +261,14 @@ Planned cross_entropy(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.d_input = perhaps_floats(data, {batch, len, width});
     if (data.ConsumeBool()) desc.ignore_label = vkattn_optional_uint(data.ConsumeIntegral<std::uint32_t>());
     plan_cross_entropy(builder, desc);
-    return built(builder, any_of({desc.loss, desc.mean_loss, desc.d_input}));
+    return built(builder,
+                 {{VKATTN_ROLE_INPUT, desc.input},
+                  {VKATTN_ROLE_LABELS, desc.labels},
+                  {VKATTN_ROLE_LOSS_SCALE, desc.loss_scale},
+                  {VKATTN_ROLE_LOSS, desc.loss},
+                  {VKATTN_ROLE_MEAN_LOSS, desc.mean_loss},
+                  {VKATTN_ROLE_D_INPUT, desc.d_input}},
+                 !is_empty(desc.labels) && any_of({desc.loss, desc.mean_loss, desc.d_input}));
 }
 
 Planned squared_norm(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -195,7 +278,8 @@ Planned squared_norm(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.accumulate = data.ConsumeIntegralInRange(0u, 2u);
     desc.scale = perhaps_number(data);
     plan_squared_norm(builder, desc);
-    return built(builder, any_sum(desc.accumulate, desc.gradient, {desc.squared_norm}));
+    return built(builder, {{VKATTN_ROLE_GRADIENT, desc.gradient}, {VKATTN_ROLE_SQUARED_NORM, desc.squared_norm}},
+                 any_sum(desc.accumulate, desc.gradient, {desc.squared_norm}));
 }
 
 Planned optimizer_step(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -211,7 +295,13 @@ Planned optimizer_step(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.backoff_factor = perhaps_number(data);
     desc.growth_interval = data.ConsumeIntegral<std::uint32_t>();
     plan_optimizer_step(builder, desc);
-    return built(builder, true);
+    return built(builder,
+                 {{VKATTN_ROLE_SQUARED_NORM, desc.squared_norm},
+                  {VKATTN_ROLE_LOSS_SCALE, desc.loss_scale},
+                  {VKATTN_ROLE_GOOD_STEPS, desc.good_steps},
+                  {VKATTN_ROLE_FACTOR, desc.factor},
+                  {VKATTN_ROLE_STEP, desc.step}},
+                 true);
 }
 
 Planned adamw(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -229,7 +319,16 @@ Planned adamw(FuzzedDataProvider &data, PlanBuilder &builder) {
          {&desc.beta1, &desc.beta2, &desc.epsilon, &desc.weight_decay, &desc.copy_scale})
         *number = perhaps_number(data);
     plan_adamw(builder, desc);
-    return built(builder, any_of({desc.parameter}));
+    return built(builder,
+                 {{VKATTN_ROLE_PARAMETER, desc.parameter},
+                  {VKATTN_ROLE_GRADIENT, desc.gradient},
+                  {VKATTN_ROLE_FIRST_MOMENT, desc.first_moment},
+                  {VKATTN_ROLE_SECOND_MOMENT, desc.second_moment},
+                  {VKATTN_ROLE_STEP, desc.step},
+                  {VKATTN_ROLE_FACTOR, desc.factor},
+                  {VKATTN_ROLE_LEARNING_RATE, desc.learning_rate},
+                  {VKATTN_ROLE_COPY, desc.copy}},
+                 any_of({desc.parameter}));
 }
 
 } // namespace

@@ -251,6 +251,10 @@ TEST_CASE_FIXTURE(DeviceTest, "what rotary_embedding refuses") {
           "rotary_dim: 26, expected an even number up to the row's size, 24");
     CHECK(refused([](auto &d) { d.rotary_dim = 7; }) ==
           "rotary_dim: 7, expected an even number up to the row's size, 24");
+    CHECK(refused([](auto &d) {
+              for (vkattn_tensor *tensor : {&d.input, &d.output})
+                  *tensor = vkattn::tensor(VKATTN_TYPE_F32, {1, 1, 1, 70000});
+          }) == "rotary_dim: 70000, expected at most 65536");
     CHECK(refused([](auto &d) { d.rope_interleaved = 2; }) == "rope_interleaved: 2, expected 0 or 1");
     CHECK(refused([](auto &d) { d.inverse = 3; }) == "inverse: 3, expected 0 or 1");
     CHECK(refused([](auto &d) {
