@@ -29,7 +29,7 @@ void require_given(const View &view, const char *name, const vkattn_tensor &gate
     require(present(view), name, ": absent, expected ", shape_text(gate));
 }
 
-void check(GatedActivationTensors &tensors, vkattn_activation activation) {
+void check_gated(GatedActivationTensors &tensors, vkattn_activation activation) {
     require(activation >= VKATTN_ACTIVATION_NONE && activation <= VKATTN_ACTIVATION_SOFTPLUS,
             "activation: ", static_cast<int>(activation), ", expected a vkattn_activation");
     check_tensors(tensors);
@@ -55,14 +55,14 @@ void add_activation(PlanBuilder &builder, GatedActivationTensors tensors, vkattn
 
 void plan_gated_activation(PlanBuilder &builder, const vkattn_gated_activation_desc &desc) {
     GatedActivationTensors tensors = GatedActivationTensors::of(desc);
-    check(tensors, desc.activation);
+    check_gated(tensors, desc.activation);
     require_given(tensors.output, "output", tensors.gate.tensor);
     add_activation(builder, tensors, desc.activation);
 }
 
 void plan_gated_activation_backward(PlanBuilder &builder, const vkattn_gated_activation_backward_desc &desc) {
     GatedActivationTensors tensors = GatedActivationTensors::of(desc);
-    check(tensors, desc.activation);
+    check_gated(tensors, desc.activation);
     require_given(tensors.d_output, "d_output", tensors.gate.tensor);
     require(present(tensors.input) || !present(tensors.d_input), "d_input: given without input, expected none");
     require(present(tensors.d_gate) || present(tensors.d_input), "d_gate, d_input: absent, expected one at least");

@@ -114,8 +114,9 @@ void main() {
     int wanted = token(own);
     uint row = uint(wanted) - push.first_row;
     if (wanted < 0 || row >= push.part_rows) return;
-    for (uint first = 0; first < own; first += TOKENS)
-        if (find(wanted, first, own) != 0) return; // it is that position's
+    bool is_first = true; // else the row is another position's
+    for (uint first = 0; is_first && first < own; first += TOKENS) is_first = find(wanted, first, own) == 0;
+    if (!is_first) return;
     if (ACCUMULATES != 0u) [[unroll]]
         for (uint k = 0; k < FOURS; ++k)
             for (uint j = 0; j < 4; ++j)

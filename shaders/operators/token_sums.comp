@@ -78,12 +78,14 @@ void main() {
     vec4 sum = D_OUTPUT_FORMAT == FORMAT_NONE ? vec4(0) : sum_of_part(feature);
     uint place = workgroup().y * push.sums_strides[0] + feature;
     for (uint i = 0; i < min(4, push.features - feature); i += 2) {
-        if (ACCUMULATES != 0) sum[i] += sums_load(SUMS_FORMAT, place + i);
-        if (feature + i + 1 >= push.features) {
-            sums_store(SUMS_FORMAT, place + i, sum[i]);
-            return;
+        bool has_second = feature + i + 1 < push.features;
+        if (ACCUMULATES != 0) {
+            sum[i] += sums_load(SUMS_FORMAT, place + i);
+            if (has_second) sum[i + 1] += sums_load(SUMS_FORMAT, place + i + 1);
         }
-        if (ACCUMULATES != 0) sum[i + 1] += sums_load(SUMS_FORMAT, place + i + 1);
-        sums_store2(SUMS_FORMAT, SUMS_PAIRS != 0, place + i, 1, vec2(sum[i], sum[i + 1]));
+        if (has_second)
+            sums_store2(SUMS_FORMAT, SUMS_PAIRS != 0, place + i, 1, vec2(sum[i], sum[i + 1]));
+        else
+            sums_store(SUMS_FORMAT, place + i, sum[i]);
     }
 }

@@ -607,7 +607,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a text that a context has compiled is kept in its
     const char *const modules[] = {"flash"};
     vkattn_variant_info info{};
     info.functions = named.c_str();
-    info.defined = VKATTN_VARIANT_SCORE_MOD;
+    info.defined = VKATTN_VARIANT_SCORE_MOD | VKATTN_VARIANT_SCORE_MOD_GRAD;
     info.modules = modules;
     info.module_count = 1;
     info.compile = refuse_all;
