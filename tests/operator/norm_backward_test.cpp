@@ -135,7 +135,9 @@ TEST_CASE_FIXTURE(DeviceTest, "norm_backward in every type and of both kinds") {
                     if (width > 1000 && len > 100) continue;
                     if (width == 1 && kind == VKATTN_NORM_RMS) continue; // of whose gradient rounding alone is left
                     INFO(type_name(type), ", kind ", static_cast<int>(kind), ", ", len, " x ", width, ", gap ", gap);
-                    CHECK(try_call(drawn_call(type, type, kind, len, width, gap, random)) == "");
+                    Call call = drawn_call(type, type, kind, len, width, gap, random);
+                    if (width == 1) call.d_bias = {}; // a sum by itself may be near 0, and has no digits then
+                    CHECK(try_call(call) == "");
                 }
 }
 
