@@ -8,7 +8,7 @@ if ! scripts/gpu-lab install; then
 fi
 export VKATTN_BUILD_DIR=build-modern VKATTN_VALIDATION=0
 compile_for_execution
-scripts/modern-root install python3-pytest python3-numpy >/dev/null || status=$?
+scripts/modern-root install python3-pytest python3-numpy libggml0-backend-vulkan >/dev/null || status=$?
 VKATTN_PROFILE_GPU=amd-navi31 $pytest bench/gpu_lab/tests/test_profile.py || status=$? # builds anew: beside nothing else
 try_devices env <<END || status=$?
 removed-barriers bench/gpu_lab/execute/tests/removed_barriers amd-navi31

@@ -19,7 +19,7 @@ SHAPES = [WholeShape("token", **SIZES, tokens=1, past=40), WholeShape("prompt", 
 def has_ggml():
     ran = subprocess.run([lab.ROOT / "scripts/modern-root", "run", "dpkg-query", "-W", "libggml0-backend-vulkan"], capture_output=True,
                          cwd=lab.ROOT)
-    return ran.returncode == 0
+    return ran.returncode == 0 and len(ran.stdout.split()) == 2  # a name and a version: what is known but not there has none
 
 
 def check(found):
