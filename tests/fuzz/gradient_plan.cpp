@@ -127,6 +127,20 @@ Planned attention_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
                  has_sequences && any_of({desc.d_query, desc.d_key, desc.d_value, desc.d_attn_mask, desc.d_sinks}));
 }
 
+// Of linear_backward and norm_backward, whose descriptions have the same tensors.
+template <class Desc>
+Planned built_layer(PlanBuilder &builder, const Desc &desc) {
+    return built(builder,
+                 {{VKATTN_ROLE_INPUT, desc.input},
+                  {VKATTN_ROLE_WEIGHT, desc.weight},
+                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
+                  {VKATTN_ROLE_RESIDUAL, desc.residual},
+                  {VKATTN_ROLE_D_INPUT, desc.d_input},
+                  {VKATTN_ROLE_D_WEIGHT, desc.d_weight},
+                  {VKATTN_ROLE_D_BIAS, desc.d_bias}},
+                 any_of({desc.d_input}) || any_sum(desc.accumulate, desc.d_output, {desc.d_weight, desc.d_bias}));
+}
+
 Planned linear_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
     const std::uint64_t batch = some_size(data), len = some_size(data), in = some_size(data), out = some_size(data);
     vkattn_linear_backward_desc desc{};
@@ -140,15 +154,7 @@ Planned linear_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.d_bias = perhaps_floats(data, {out});
     desc.accumulate = data.ConsumeIntegralInRange(0u, 2u);
     plan_linear_backward(builder, desc);
-    return built(builder,
-                 {{VKATTN_ROLE_INPUT, desc.input},
-                  {VKATTN_ROLE_WEIGHT, desc.weight},
-                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
-                  {VKATTN_ROLE_RESIDUAL, desc.residual},
-                  {VKATTN_ROLE_D_INPUT, desc.d_input},
-                  {VKATTN_ROLE_D_WEIGHT, desc.d_weight},
-                  {VKATTN_ROLE_D_BIAS, desc.d_bias}},
-                 any_of({desc.d_input}) || any_sum(desc.accumulate, desc.d_output, {desc.d_weight, desc.d_bias}));
+    return built_layer(builder, desc);
 }
 
 Planned norm_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
@@ -165,15 +171,7 @@ Planned norm_backward(FuzzedDataProvider &data, PlanBuilder &builder) {
     desc.epsilon = perhaps_number(data);
     desc.accumulate = data.ConsumeIntegralInRange(0u, 2u);
     plan_norm_backward(builder, desc);
-    return built(builder,
-                 {{VKATTN_ROLE_INPUT, desc.input},
-                  {VKATTN_ROLE_WEIGHT, desc.weight},
-                  {VKATTN_ROLE_D_OUTPUT, desc.d_output},
-                  {VKATTN_ROLE_RESIDUAL, desc.residual},
-                  {VKATTN_ROLE_D_INPUT, desc.d_input},
-                  {VKATTN_ROLE_D_WEIGHT, desc.d_weight},
-                  {VKATTN_ROLE_D_BIAS, desc.d_bias}},
-                 any_of({desc.d_input}) || any_sum(desc.accumulate, desc.d_output, {desc.d_weight, desc.d_bias}));
+    return built_layer(builder, desc);
 }
 
 Planned gated_activation(FuzzedDataProvider &data, PlanBuilder &builder) {

@@ -87,7 +87,7 @@ TEST_CASE("every reference case is read") {
         if (entry.path().extension() != ".safetensors") continue;
         INFO(entry.path());
         const CaseFile input = read_case(entry.path());
-        CHECK(!input.expected.empty());
+        CHECK(input.expected.contains(input.op == "attention_backward" ? "d_query" : "output"));
         Strings wanted;
         for (const auto &[name, tensor] : input.expected) wanted.push_back(name);
         const Problem problem = make_problem(input, wanted, VKATTN_KERNEL_AUTO);
