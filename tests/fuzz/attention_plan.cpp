@@ -179,7 +179,9 @@ void expect_room(const AttentionProblem &problem, const AttentionChoice &choice)
     expect(choice.shape.keys_per_dispatch > 0 && choice.shape.parts > 0, "a dispatch does something");
     const bool several = choice.shape.keys_per_dispatch < problem.kv_len;
     if (choice.shape.parts > 1 || several) {
-        const std::uint64_t rows = std::uint64_t{problem.batch} * problem.query_heads * problem.q_len;
+        const std::uint64_t all = std::uint64_t{problem.batch} * problem.q_len; // of sequences as long as the longest
+        const std::uint64_t positions = present(problem.cu_seqlens_q) ? std::min(problem.query.shape[2], all) : all;
+        const std::uint64_t rows = positions * problem.query_heads;
         const std::uint64_t state = 4 + up(problem.v_head_dim, 4);
         expect(present(choice.shape.scores) &&
                    extent_elements(choice.shape.scores) >= rows * choice.shape.parts * state,
