@@ -1,8 +1,10 @@
 #include "runtime/ops/index.hpp"
 
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/device/grid.hpp"
 #include "runtime/emit/attention.hpp"
 #include "runtime/emit/judged.hpp"
+#include "runtime/kernels/matrix_shapes.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/shader_paths.hpp"
 #include "runtime/ops/attention.hpp"
@@ -20,16 +22,21 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 
 namespace vkattn {
 namespace {
 
-constexpr uint32_t kWorkgroup = 64;          // blocks
-constexpr uint32_t kHeads = 8;               // that an invocation takes at a time
-constexpr uint32_t kHeadsOfDots = 16;        // the same of index_scores_dots
-constexpr uint32_t kHeadsOfAddresses = 4;    // of index_addresses, all at a time
-constexpr uint32_t kStepsOfAddresses = 32;   // of as many blocks as a subgroup has lanes
-constexpr uint32_t kMostLanes = 16;          // that it writes out
+constexpr uint32_t kWorkgroup = 64;        // blocks
+constexpr uint32_t kHeads = 8;             // that an invocation takes at a time
+constexpr uint32_t kHeadsOfDots = 16;      // the same of index_scores_dots
+constexpr uint32_t kHeadsOfAddresses = 4;  // of index_addresses, all at a time
+constexpr uint32_t kStepsOfAddresses = 32; // of as many blocks as a subgroup has lanes
+constexpr uint32_t kMostLanes = 16;        // that it writes out
+constexpr uint32_t kMatrixDims = 128; // of the heads whose keys an invocation of index_scores_coopmat has registers for
+constexpr uint32_t kKeyMatrices = 2;  // of its subgroups
+constexpr uint32_t kMatrixSubgroups = 4;     // of its workgroups
+constexpr uint32_t kMostQueries = 16;        // of its workgroups
 constexpr uint64_t kBytesOfRanks = 32 << 20; // of the queries that are scored at a time
 
 // A checked call.
@@ -122,6 +129,7 @@ struct ScoreKernel {
     uint32_t blocks; // of a workgroup
     const char *reason;
     bool addressed = false;
+    uint32_t queries = 1; // of a workgroup
 };
 
 // Of four neighbours a lane.
@@ -152,6 +160,78 @@ bool takes_dots(const PlanBuilder &builder, const IndexProblem &index) {
     return !is_off(*context.judged_caps(), shaders::index_scores_dots, kWholeShader);
 }
 
+const Shader &matrix_shader(vkattn_type type) {
+    return type == VKATTN_TYPE_BF16 ? shaders::index_scores_coopmat_bf16 : shaders::index_scores_coopmat;
+}
+
+// Heads of the type in whole matrices, whose scores are summed; keys of the type, or of one that it holds; whole blocks of a tile.
+bool suits_matrices(const IndexProblem &index, const gpu::AttentionConstants &constants, uint32_t keys_of_tile) {
+    const AttentionProblem &problem = index.attention;
+    const vkattn_type key = problem.key.type;
+    const bool is_small = key == VKATTN_TYPE_F8_E4M3 || key == VKATTN_TYPE_F8_E5M2;
+    const bool is_whole = (constants.FEATURES & FEATURE_QUERY_ALIGNED) != 0 &&
+                          (is_small || (constants.FEATURES & FEATURE_KEY_ALIGNED) != 0);
+    return (is_small || key == problem.query.type) && is_whole && has_keys(problem) &&
+           index.desc.head_reduce == VKATTN_INDEX_SUM && problem.head_dim <= kMatrixDims &&
+           problem.head_dim % constants.MATRIX_K == 0 && problem.query_heads != 0 &&
+           problem.query_heads % constants.MATRIX_N == 0 && keys_of_tile % problem.key_block_len == 0;
+}
+
+// Shared memory that index_scores_coopmat.comp declares.
+uint64_t shared_bytes(const gpu::AttentionConstants &constants) {
+    const uint64_t subgroups = constants.WORKGROUP_SIZE / constants.SUBGROUP_SIZE;
+    const uint64_t keys = subgroups * constants.ROW_MATRICES * constants.MATRIX_M;
+    const uint64_t heads = std::min(constants.GROUP, MOST_HEADS_OF_CHUNK), pitch = constants.HEAD_DIM / 8 + 1;
+    const uint64_t strips = keys * (constants.MATRIX_N / 4 + 1);
+    return 16 * (std::max(std::max(heads, subgroups * constants.MATRIX_M) * pitch, strips) + heads / 4 + keys / 4) +
+           8 * (constants.KEY_BLOCK_LEN > 1 ? keys : 1);
+}
+
+// As many as leave the last round of workgroups, two of a core, the least to wait for. 256 queries of 64 heads over 2,048 keys on navi31,
+// modelled: 11 queries MODELLED_A µs, 10 128.7.
+uint32_t queries_of_workgroup(uint64_t queries, uint64_t key_tiles, uint64_t cores) {
+    constexpr uint64_t kQueriesOfLoad = 2; // that loading a tile's keys takes the time of
+    uint32_t best = 1;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t each = 1; each <= kMostQueries; ++each) {
+        const uint64_t rounds = divide_up(divide_up(queries, each) * key_tiles, std::max<uint64_t>(2 * cores, 1));
+        const uint64_t time = rounds * (each + kQueriesOfLoad);
+        if (time > least) continue;
+        best = each;
+        least = time;
+    }
+    return best;
+}
+
+// nullopt: where it does not serve, or the self-test has found it wrong.
+std::optional<ScoreKernel> kernel_of_matrices(const PlanBuilder &builder, const IndexProblem &index) {
+    const AttentionProblem &problem = index.attention;
+    const DeviceCaps &caps = builder.context().caps();
+    const vkattn_type type = problem.query.type;
+    const Shader &shader = matrix_shader(type);
+    if (!has_index_matrices(caps, type)) return std::nullopt;
+    const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, {&shader, type, 0});
+    const uint32_t subgroup_size = matrix_layout(caps, shape, problem.head_dim).subgroup_size;
+    ScoreKernel kernel{.shader = &shader,
+                       .constants = score_constants(index, kMatrixSubgroups * subgroup_size),
+                       .blocks = 0,
+                       .reason = "index_scores_coopmat: heads on matrix units"};
+    gpu::AttentionConstants &constants = kernel.constants;
+    constants.MATRIX_M = shape.m;
+    constants.MATRIX_N = shape.n;
+    constants.MATRIX_K = shape.k;
+    constants.SUBGROUP_SIZE = subgroup_size;
+    constants.ROW_MATRICES = kKeyMatrices;
+    const uint32_t keys = kMatrixSubgroups * kKeyMatrices * shape.m;
+    if (!suits_matrices(index, constants, keys) || shared_bytes(constants) > caps.max_shared_memory_bytes ||
+        constants.WORKGROUP_SIZE > caps.max_workgroup_invocations || !is_right(builder, shader))
+        return std::nullopt;
+    kernel.blocks = keys / problem.key_block_len;
+    kernel.queries = queries_of_workgroup(index.rows, tiles(problem.kv_len, keys), cores_of(caps.traits));
+    constants.ROWS = kernel.queries;
+    return kernel;
+}
+
 ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
     Context &context = builder.context();
     const uint32_t lanes = context.caps().subgroup_size;
@@ -160,6 +240,7 @@ ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
     if (addresses) test_whole(builder, shaders::index_addresses);
     if (!addresses || is_off(*context.judged_caps(), shaders::index_addresses, kWholeShader)) {
         require_few_iterations(index, context.caps());
+        if (const std::optional<ScoreKernel> matrices = kernel_of_matrices(builder, index)) return *matrices;
         if (takes_dots(builder, index)) {
             ScoreKernel kernel{&shaders::index_scores_dots, score_constants(index, kWorkgroup), kWorkgroup,
                                "index_scores_dots: a key an invocation, products of f16 in pairs"};
@@ -190,9 +271,10 @@ View add_scores(PlanBuilder &builder, const IndexProblem &index, const ScoreKern
     View view{ranks, builder.reserve_workspace(extent_bytes(ranks))};
     gpu::AttentionPush push{};
     push.first_row = static_cast<uint32_t>(first);
+    push.end_row = static_cast<uint32_t>(first + rows);
     if (kernel.addressed) push.addressed_end = last_row_of(problem.key);
     Step &step = builder.add_step(*kernel.shader, kernel.constants, push);
-    step.groups = {tiles(index.blocks, kernel.blocks), tiles(rows, 1), 1};
+    step.groups = {tiles(index.blocks, kernel.blocks), tiles(rows, kernel.queries), 1};
     step.flops = 2.0 * static_cast<double>(rows) * problem.query_heads * problem.kv_len * problem.head_dim;
     step.uniforms = parameters;
     for (const AttentionTensor &tensor : kAttentionTensors)
@@ -232,6 +314,14 @@ bool has_index_addresses(const DeviceCaps &caps) {
 }
 
 bool has_index_dots(const DeviceCaps &caps) { return *obstacle_of_dots(caps, shaders::index_scores_dots) == '\0'; }
+
+bool has_index_matrices(const DeviceCaps &caps, vkattn_type type) {
+    const Shader &shader = matrix_shader(type);
+    return (type == VKATTN_TYPE_F16 || type == VKATTN_TYPE_BF16) && is_built(shader) &&
+           *obstacle_of_matrices(caps) == '\0' && caps.traits.matrix_units == 1 && caps.max_loop_iterations == 0 &&
+           matrices_beside_loads(caps) > 1 && // elsewhere registers do not hold a tile's keys
+           matrix_obstacle(caps, {&shader, type, 0}).empty();
+}
 
 void plan_index(PlanBuilder &builder, const vkattn_index_desc &desc) {
     IndexSources roles{attention_roles(), {}, {}};

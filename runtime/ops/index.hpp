@@ -11,6 +11,9 @@ bool has_index_addresses(const DeviceCaps &caps);
 // The same of index_scores_dots.
 bool has_index_dots(const DeviceCaps &caps);
 
+// The same of index_scores_coopmat, or of its form for bf16.
+bool has_index_matrices(const DeviceCaps &caps, vkattn_type type);
+
 // Where what a choice of keys reads and writes lies.
 struct IndexSources {
     AttentionSources attention; // of its queries, its keys and what masks them

@@ -94,24 +94,37 @@ std::string check_top_k(Context &context) {
     return compare_entries("index", indices.read(0, kMost), expected);
 }
 
-// One query; heads of 20 elements are no whole vectors of lanes, which index_addresses needs.
-std::string check_index(Context &context, uint64_t head_dim, vkattn_type type = VKATTN_TYPE_F32) {
+// One query, and where it has several heads their weights and the ReLU; heads of 20 elements are no whole vectors of lanes, which
+// index_addresses needs.
+std::string check_index(Context &context, uint64_t head_dim, vkattn_type type = VKATTN_TYPE_F32, uint64_t heads = 1) {
     constexpr uint64_t kKeys = 75, kChosen = 20;
     TrialNumbers numbers;
-    RoleBuffer query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, 1, 1, head_dim}));
+    RoleBuffer query(context, VKATTN_ROLE_QUERY, contiguous(type, {1, heads, 1, head_dim}));
     RoleBuffer key(context, VKATTN_ROLE_KEY, contiguous(type, {1, 1, kKeys, head_dim}));
+    RoleBuffer weights(context, VKATTN_ROLE_WEIGHT, contiguous(VKATTN_TYPE_F32, {1, 1, heads}));
     RoleBuffer indices(context, VKATTN_ROLE_INDICES, contiguous(VKATTN_TYPE_I32, {1, 1, 1, kChosen}));
-    const std::vector<float> q = query.randomise(numbers), k = key.randomise(numbers);
-    std::vector<float> products(kKeys); // sums of multiples of 1/64 are exact
-    for (size_t i = 0; i < k.size(); ++i) products[i / head_dim] += q[i % head_dim] * k[i];
-    std::vector<int32_t> expected = greatest(products, kChosen);
+    const std::vector<float> q = query.randomise(numbers), k = key.randomise(numbers), w = weights.randomise(numbers);
+    std::vector<float> scores(kKeys); // sums of multiples of 1/4096 are exact
+    for (size_t i = 0; i < kKeys * heads; ++i) {
+        const size_t of_head = i % heads * head_dim, of_key = i / heads * head_dim;
+        float product = 0.0f;
+        for (size_t dim = 0; dim < head_dim; ++dim) product += q[of_head + dim] * k[of_key + dim];
+        scores[i / heads] += heads == 1 ? product : w[i % heads] * std::max(product, 0.0f);
+    }
+    std::vector<int32_t> expected = greatest(scores, kChosen);
     std::ranges::sort(expected);
     vkattn_index_desc desc{};
     desc.query = query.tensor();
     desc.key = key.tensor();
     desc.indices = indices.tensor();
-    desc.activation = VKATTN_INDEX_IDENTITY;
-    run_plan(context, plan_index, desc, {&query, &key, &indices});
+    desc.scale = 1.0f;
+    desc.activation = heads == 1 ? VKATTN_INDEX_IDENTITY : VKATTN_INDEX_RELU;
+    std::vector<const RoleBuffer *> buffers = {&query, &key, &indices};
+    if (heads > 1) {
+        desc.weights = weights.tensor();
+        buffers.push_back(&weights);
+    }
+    run_plan(context, plan_index, desc, buffers);
     return compare_entries("index", indices.read(0, kChosen), expected);
 }
 
@@ -385,6 +398,14 @@ std::string check_lists(Context &context) { return check_sorting(context, 100); 
 std::string check_long_lists(Context &context) { return check_sorting(context, SORT_LISTS_CHUNK + 100); }
 std::string check_odd_index(Context &context) { return check_index(context, 20); }
 std::string check_index_by_pairs(Context &context) { return check_index(context, 24, VKATTN_TYPE_F16); }
+template <vkattn_type type>
+std::string check_index_by_matrices(Context &context) {
+    return check_index(context, 64, type, 64);
+}
+template <vkattn_type type>
+bool has_matrices_of_index(const DeviceCaps &caps) {
+    return has_index_matrices(caps, type);
+}
 std::string check_index_by_addresses(Context &context) { return check_index(context, 64); }
 
 // Two query heads over one of keys, causal, with sinks and, or not, a mask for both: their gradients in float64.
@@ -610,6 +631,10 @@ constexpr OperatorTrial kTrials[] = {
     {&shaders::sort_selected, check_top_k, &shaders::select},
     {&shaders::index_scores, check_odd_index, &shaders::select},
     {&shaders::index_scores_dots, check_index_by_pairs, &shaders::select, has_index_dots},
+    {&shaders::index_scores_coopmat, check_index_by_matrices<VKATTN_TYPE_F16>, &shaders::select,
+     has_matrices_of_index<VKATTN_TYPE_F16>},
+    {&shaders::index_scores_coopmat_bf16, check_index_by_matrices<VKATTN_TYPE_BF16>, &shaders::select,
+     has_matrices_of_index<VKATTN_TYPE_BF16>},
     {&shaders::index_addresses, check_index_by_addresses, &shaders::select, has_index_addresses},
 };
 

@@ -160,6 +160,6 @@ void main() {
     do {
         uint block = first + step * LANES + lane();
         uint rank = rank_of_block(row, min(block, all_blocks() - 1), query);
-        if (block < all_blocks()) store_rank(block, exists ? rank : RANK_OF_NOTHING);
+        if (block < all_blocks()) store_rank(workgroup().y, block, exists ? rank : RANK_OF_NOTHING);
     } while (++step < STEP && first + step * LANES < all_blocks());
 }

@@ -85,7 +85,8 @@ namespace vkattn::gpu {
 #define GRADIENTS_LARGEST 16u /* of GRADIENT_PAIRS */
 #define UNFUSED_WORKGROUP_SIZE 64u
 #define BLOCK_MASK_WORKGROUP_SIZE 128u
-#define PARTS_AT_ONCE 4u /* of merge_parts: whose loads an invocation has in flight at the same time */
+#define MOST_HEADS_OF_CHUNK 64u /* of index_scores_coopmat: in shared memory at a time */
+#define PARTS_AT_ONCE 4u        /* of merge_parts: whose loads an invocation has in flight at the same time */
 
 /* WORKGROUP_SIZE: invocations. GROUP: query heads of a KV head. *_DIM_STRIDE: elements between neighbours of a vector.
  * PAGE_SIZE: positions of a page of K and V, a power of two; 0: not paged. BLOCK_Q_LEN, BLOCK_KV_LEN: queries and keys
@@ -108,6 +109,8 @@ namespace vkattn::gpu {
  * KEYS_OF_TILE; in shared memory at a time, DIMS_OF_CHUNK of K and KEYS_OF_CHUNK of V, both multiples of 8, one after the
  * other in the same place where TAKES_TURNS is 1; QUERY_IN_REGISTERS, where K is in one chunk or its chunks are loaded
  * sixteen bytes at a time, as many by each invocation.
+ *
+ * Of index_scores_coopmat: MATRIX_*, SUBGROUP_SIZE, ROW_MATRICES, of a subgroup along its keys; ROWS, queries of a workgroup.
  *
  * Of the backward pass, beside those of flash: an own tile is ROWS of an invocation, and KEYS_OF_INVOCATION of another kind pass by;
  * KEYS_OF_CHUNK: of those, in shared memory at a time; on matrix units KEYS_OF_TILE pass by, and QUERY_IN_REGISTERS: own ones are in
@@ -230,6 +233,7 @@ struct AttentionPush {
     uint addressed_begin;
     uint addressed_end;
     uint first_row; /* index: of the dispatch's queries; block_mask: of those of each block */
+    uint end_row;   /* index on matrix units: behind its last query */
 };
 
 #ifdef __cplusplus

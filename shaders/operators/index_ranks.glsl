@@ -86,8 +86,9 @@ uint rank_of_score(Row row, uint block, BlockScore visible) {
 // Of no keys there is one, which is never selected.
 uint all_blocks() { return max((parameters.kv_len + KEY_BLOCK_LEN - 1) / KEY_BLOCK_LEN, 1); }
 
-void store_rank(uint block, uint rank) {
-    ranks[base_bytes(BINDING_SCORES) / 4 + workgroup().y * all_blocks() + block] = rank;
+// line: of the dispatch's queries.
+void store_rank(uint line, uint block, uint rank) {
+    ranks[base_bytes(BINDING_SCORES) / 4 + line * all_blocks() + block] = rank;
 }
 
 #endif

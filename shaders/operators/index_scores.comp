@@ -80,5 +80,5 @@ void main() {
     uint query = push.first_row + workgroup().y;
     bool exists;
     Row row = row_of_query(query, exists);
-    store_rank(block, exists ? rank_of_block(row, block, query) : RANK_OF_NOTHING);
+    store_rank(workgroup().y, block, exists ? rank_of_block(row, block, query) : RANK_OF_NOTHING);
 }

@@ -1,5 +1,6 @@
 // The choice of keys by their scores: against float64 over dense, packed and paged keys.
 #include "attention_draws.hpp"
+#include "limited_device.hpp"
 #include "sequence_cases.hpp"
 
 #include <doctest/doctest.h>
@@ -99,7 +100,8 @@ struct DenseCase {
     bool scaled = false; // keys, each by a number of its own
 };
 
-void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
+// Returns what computed the scores.
+std::string check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed, TestDevice &device = test_device()) {
     INFO("keys ", c.kv_len, ", top ", o.top_k, " x ", o.key_block_len);
     std::mt19937 random(seed);
     HostTensor query = normal_tensor(c.query, {2, c.heads, c.q_len, c.head_dim}, random);
@@ -124,7 +126,8 @@ void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
         desc.weights = weights.view();
         regions.push_back({VKATTN_ROLE_WEIGHT, &weights, Access::kRead});
     }
-    test_device().run(test_device().context().index_plan(desc), regions);
+    const vkattn::Plan plan = device.context().index_plan(desc);
+    device.run(plan, regions);
     for (std::uint64_t b = 0; b < 2; ++b) {
         OneSequence s{c.heads,
                       c.q_len,
@@ -137,6 +140,48 @@ void check_dense(const DenseCase &c, const IndexOptions &o, unsigned seed) {
         for (std::uint64_t i = 0; i < c.q_len; ++i)
             CHECK(list_at(indices, b * c.q_len + i, o.top_k) == expected_list(s, o, i));
     }
+    return plan.report().reason;
+}
+
+// Packed queries of sequences, one of which has none, over packed or paged keys. Returns what computed the scores.
+std::string check_packed(SequencesCase c, const IndexOptions &o, TestDevice &device = test_device()) {
+    std::mt19937 random(5);
+    c.lengths = {{1, 50}, {7, 33}, {0, 5}, {3, 120}};
+    c.kv_heads = 1;
+    std::vector<Sequence> sequences = make_sequences(c, random);
+    SequencesBatch batch = make_batch(c, sequences, random);
+    HostTensor indices(VKATTN_TYPE_I32, {1, 1, 11, o.top_k});
+    const vkattn_attention_desc attention = describe(c, batch, VKATTN_KERNEL_AUTO);
+    vkattn_index_desc desc = describe(o);
+    desc.query = attention.query;
+    desc.key = attention.key;
+    desc.indices = indices.view();
+    desc.key_lengths = attention.key_lengths;
+    desc.cu_seqlens_q = attention.cu_seqlens_q;
+    desc.cu_seqlens_k = attention.cu_seqlens_k;
+    desc.block_table = attention.block_table;
+    desc.max_seqlen_q = attention.max_seqlen_q;
+    desc.max_seqlen_k = attention.max_seqlen_k;
+    std::vector<Region> regions = regions_of(batch);
+    std::erase_if(regions, [](const Region &region) {
+        return region.role == VKATTN_ROLE_VALUE || region.access == Access::kWrite;
+    });
+    regions.push_back({VKATTN_ROLE_INDICES, &indices, Access::kWrite});
+    const vkattn::Plan plan = device.context().index_plan(desc);
+    device.run(plan, regions);
+    std::uint64_t row = 0;
+    for (const Sequence &sequence : sequences) {
+        const OneSequence s{c.query_heads,
+                            sequence.lengths.queries,
+                            sequence.lengths.keys,
+                            c.head_dim,
+                            sequence.problem.query.values(),
+                            sequence.problem.key.values(),
+                            {}};
+        for (std::uint64_t i = 0; i < sequence.lengths.queries; ++i)
+            CHECK(list_at(indices, row++, o.top_k) == expected_list(s, o, i));
+    }
+    return plan.report().reason;
 }
 
 std::string message_of(const vkattn_index_desc &desc) {
@@ -237,44 +282,63 @@ TEST_CASE_FIXTURE(DeviceTest, "the workspace is bounded, however many queries th
 
 TEST_CASE_FIXTURE(DeviceTest, "packed queries over packed and paged keys") {
     for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {
-        std::mt19937 random(5);
         SequencesCase c;
-        c.lengths = {{1, 50}, {7, 33}, {0, 5}, {3, 120}};
         c.keys = keys;
-        c.kv_heads = 1;
-        std::vector<Sequence> sequences = make_sequences(c, random);
-        SequencesBatch batch = make_batch(c, sequences, random);
-        const IndexOptions o{.top_k = 6, .key_block_len = 4, .forced_last = 1, .causal = true};
-        HostTensor indices(VKATTN_TYPE_I32, {1, 1, 11, o.top_k});
-        const vkattn_attention_desc attention = describe(c, batch, VKATTN_KERNEL_AUTO);
-        vkattn_index_desc desc = describe(o);
-        desc.query = attention.query;
-        desc.key = attention.key;
-        desc.indices = indices.view();
-        desc.key_lengths = attention.key_lengths;
-        desc.cu_seqlens_q = attention.cu_seqlens_q;
-        desc.cu_seqlens_k = attention.cu_seqlens_k;
-        desc.block_table = attention.block_table;
-        desc.max_seqlen_q = attention.max_seqlen_q;
-        desc.max_seqlen_k = attention.max_seqlen_k;
-        std::vector<Region> regions = regions_of(batch);
-        std::erase_if(regions, [](const Region &region) {
-            return region.role == VKATTN_ROLE_VALUE || region.access == Access::kWrite;
-        });
-        regions.push_back({VKATTN_ROLE_INDICES, &indices, Access::kWrite});
-        test_device().run(test_device().context().index_plan(desc), regions);
-        std::uint64_t row = 0;
-        for (const Sequence &sequence : sequences) {
-            const OneSequence s{c.query_heads,
-                                sequence.lengths.queries,
-                                sequence.lengths.keys,
-                                c.head_dim,
-                                sequence.problem.query.values(),
-                                sequence.problem.key.values(),
-                                {}};
-            for (std::uint64_t i = 0; i < sequence.lengths.queries; ++i)
-                CHECK(list_at(indices, row++, o.top_k) == expected_list(s, o, i));
+        check_packed(c, {.top_k = 6, .key_block_len = 4, .forced_last = 1, .causal = true});
+    }
+}
+
+// Several chunks of heads, several tiles of keys, the last ones of either not whole; blocks of keys; keys of eight bits with scales.
+TEST_CASE_FIXTURE(DeviceTest, "the best keys by scores on matrix units") {
+    if (!has_matrix_kernels()) return;
+    const LimitedDevice limited("matrix_units=1,max_loop_iterations=0,scalar_address_loads=0");
+    TestDevice &device = limited.device();
+    unsigned seed = 90;
+    const auto takes_matrices = [](const std::string &reason) {
+        CHECK_MESSAGE(reason.starts_with("index_scores_coopmat"), reason);
+    };
+    for (const std::uint64_t heads : {16, 32, 80})
+        for (const std::uint64_t head_dim : {32, 128}) {
+            const DenseCase c{.heads = heads,
+                              .q_len = heads == 32 ? 21u : 3u,
+                              .kv_len = 171 + seed,
+                              .head_dim = head_dim,
+                              .query = VKATTN_TYPE_F16,
+                              .key = head_dim == 32 ? VKATTN_TYPE_F8_E4M3 : VKATTN_TYPE_F16,
+                              .weighted = heads != 80,
+                              .scaled = head_dim == 32 && heads != 16};
+            takes_matrices(check_dense(c, {.top_k = 30, .causal = true}, seed++, device));
         }
+    const DenseCase blocks{
+        .heads = 16, .q_len = 5, .kv_len = 333, .head_dim = 64, .query = VKATTN_TYPE_F16, .key = VKATTN_TYPE_F16};
+    takes_matrices(check_dense(blocks,
+                               {.top_k = 5,
+                                .key_block_len = 8,
+                                .activation = VKATTN_INDEX_IDENTITY,
+                                .block_reduce = VKATTN_INDEX_MEAN,
+                                .forced_first = 1,
+                                .forced_last = 2,
+                                .causal = true},
+                               seed++, device));
+    takes_matrices(check_dense(blocks, {.top_k = 9, .key_block_len = 2, .causal = true}, seed++, device));
+    for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {
+        SequencesCase c;
+        c.query_type = c.key_type = VKATTN_TYPE_F16;
+        c.query_heads = 16;
+        c.head_dim = 64;
+        c.keys = keys;
+        takes_matrices(check_packed(c, {.top_k = 6, .key_block_len = 4, .forced_last = 1, .causal = true}, device));
+        takes_matrices(check_packed(c, {.top_k = 20, .causal = true}, device));
+    }
+    // neither heads that are no whole matrices nor their maximum
+    for (const IndexOptions &o : {IndexOptions{}, IndexOptions{.head_reduce = VKATTN_INDEX_MAX}}) {
+        const DenseCase other{.heads = o.head_reduce == VKATTN_INDEX_MAX ? 16u : 18u,
+                              .q_len = 2,
+                              .kv_len = 40,
+                              .head_dim = 64,
+                              .query = VKATTN_TYPE_F16,
+                              .key = VKATTN_TYPE_F16};
+        CHECK(!check_dense(other, o, seed++, device).starts_with("index_scores_coopmat"));
     }
 }
 
