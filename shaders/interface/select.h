@@ -18,18 +18,22 @@ VKATTN_BINDINGS(SELECT_TENSORS)
 namespace vkattn::gpu {
 #endif
 
-#define SELECT_WORKGROUP_SIZE 128
+#define SELECT_WORKGROUP_SIZE 128 /* invocations; of select at least */
+#define SELECT_GROUP 16            /* of invocations, whose sums are summed at once */
 #define SELECT_MOST 2048 /* numbers that are selected of a row */
 
 /* INPUT_FORMAT: of the numbers; FORMAT_NONE: their ranks are given. HAS_INDICES: and their indices. HAS_TO_RANKS: of what is
- * selected. Of sort_selected, OUTPUT_FORMAT: of values; FORMAT_NONE: there are none; HAS_TO_INDICES. SORTED_LEN: selected numbers, up to a power of two */
+ * selected. Of sort_selected, OUTPUT_FORMAT: of values; FORMAT_NONE: there are none; HAS_TO_INDICES. SORTED_LEN: selected numbers, up to a power of two.
+ * Of select, WORKGROUP_SIZE; KEPT: numbers of a chunk that an invocation has in registers; 0: it reads them again and again */
 #define SELECT_CONSTANTS(X)                                                                                            \
     X(0, INPUT_FORMAT, 0)                                                                                              \
     X(1, HAS_INDICES, 0)                                                                                               \
     X(2, HAS_TO_RANKS, 0)                                                                                              \
     X(3, OUTPUT_FORMAT, 0)                                                                                             \
     X(4, SORTED_LEN, SELECT_MOST)                                                                                      \
-    X(5, HAS_TO_INDICES, 0)
+    X(5, HAS_TO_INDICES, 0)                                                                                            \
+    X(6, WORKGROUP_SIZE, SELECT_WORKGROUP_SIZE)                                                                        \
+    X(7, KEPT, 0)
 
 struct SelectPush {
     uint first_group[3];

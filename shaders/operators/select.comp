@@ -5,10 +5,11 @@
 // grid: (chunks, rows)
 #version 460
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 
 #include "interface/select.h"
 
-layout(local_size_x = SELECT_WORKGROUP_SIZE) in;
+layout(local_size_x_id = 6) in;
 
 SELECT_CONSTANTS(VKATTN_CONSTANT)
 
@@ -26,10 +27,11 @@ layout(set = 0, binding = BINDING_SELECT_TO_RANKS, std430) writeonly buffer ToRa
 layout(set = 0, binding = BINDING_SELECT_TO_INDICES, std430) writeonly buffer ToIndicesBuffer { uint to_indices[]; };
 
 const uint DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS;
-const uint BINS = DIGITS / SELECT_WORKGROUP_SIZE; // of an invocation
+const uint BINS = DIGITS > WORKGROUP_SIZE ? DIGITS / WORKGROUP_SIZE : 1; // of an invocation that has some
+const uint GROUPS = WORKGROUP_SIZE / SELECT_GROUP;
 
 shared uint bins[DIGITS];
-shared uvec2 sums[SELECT_WORKGROUP_SIZE];
+shared uvec2 sums[WORKGROUP_SIZE], sums_of_groups[GROUPS];
 shared uvec2 found; // digit, and how many are still to be selected among those that have it
 
 uint lane() { return gl_LocalInvocationID.x; }
@@ -41,35 +43,70 @@ uint signed_rank_at(uint row, uint i) {
     return signed_rank_of(input_load(INPUT_FORMAT, begin + i));
 }
 
-uint rank_at(uint row, uint i) { return rank_of_signed(signed_rank_at(row, i)); }
-
 uint index_at(uint row, uint i) {
     return HAS_INDICES != 0 ? indices[base_bytes(BINDING_SELECT_INDICES) / 4 + row * push.width + i] : i;
 }
+
+// What an invocation looks through: neighbours, so that what is selected keeps the order of the row. KEPT is 0, or not less than they
+// are: each is loaded once, all at the same time, and behind them is nothing.
+struct Share {
+    uint row, first, last;
+};
+uint kept[KEPT > 0 ? KEPT : 1];
+
+Share share_of(uint row, uint begin, uint end) {
+    uint each = (end - begin + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE, first = min(begin + lane() * each, end);
+    Share share = Share(row, first, min(first + each, end));
+    [[unroll]] for (uint i = 0; i < KEPT; ++i) kept[i] =
+        uint(first + i < share.last) * signed_rank_at(row, min(first + i, max(end, 1) - 1));
+    return share;
+}
+
+// The statement for each number of the share: `at` is its place, signed_rank its rank that tells -0 from 0.
+#define FOR_SHARE(share, statement)                                                                                    \
+    if (KEPT > 0) {                                                                                                    \
+        [[unroll]] for (uint i_ = 0; i_ < KEPT; ++i_) {                                                                \
+            uint at = share.first + i_, signed_rank = kept[i_];                                                        \
+            statement;                                                                                                 \
+        }                                                                                                              \
+    } else {                                                                                                           \
+        for (uint at = share.first; at < share.last; ++at) {                                                           \
+            uint signed_rank = signed_rank_at(share.row, at);                                                          \
+            statement;                                                                                                 \
+        }                                                                                                              \
+    }
 
 // What the invocations before this one have, and all of them.
 uvec2 sum_before(uvec2 own, out uvec2 all) {
     sums[lane()] = own;
     barrier();
-    for (uint distance = 1; distance < SELECT_WORKGROUP_SIZE; distance *= 2) {
-        uvec2 before = lane() >= distance ? sums[lane() - distance] : uvec2(0);
-        barrier();
-        sums[lane()] += before;
-        barrier();
+    if (lane() < GROUPS) {
+        uvec2 sum = uvec2(0);
+        for (uint i = 0; i < SELECT_GROUP; ++i) sum += sums[lane() * SELECT_GROUP + i];
+        sums_of_groups[lane()] = sum;
     }
-    all = sums[SELECT_WORKGROUP_SIZE - 1];
-    uvec2 before = sums[lane()] - own;
     barrier();
+    uint group = lane() / SELECT_GROUP;
+    uvec2 before = uvec2(0);
+    all = uvec2(0);
+    for (uint i = 0; i < GROUPS; ++i) {
+        all += sums_of_groups[i];
+        before += uint(i < group) * sums_of_groups[i];
+    }
+    for (uint i = 0; i < SELECT_GROUP; ++i)
+        before += uint(i < lane() % SELECT_GROUP) * sums[group * SELECT_GROUP + i];
+    barrier(); // the sums' last readers are done
     return before;
 }
 
 // The digit of which, from the highest on, the wanted number is reached.
 void find_digit(uint wanted) {
+    bool has_bins = lane() * BINS < DIGITS;
     uint own = 0;
-    for (uint i = 0; i < BINS; ++i) own += bins[DIGITS - 1 - lane() * BINS - i];
+    for (uint i = 0; has_bins && i < BINS; ++i) own += bins[DIGITS - 1 - lane() * BINS - i];
     uvec2 all;
     uint above = sum_before(uvec2(own, 0), all).x;
-    for (uint i = 0; i < BINS; ++i) {
+    for (uint i = 0; has_bins && i < BINS; ++i) {
         uint digit = DIGITS - 1 - lane() * BINS - i;
         if (above < wanted && wanted <= above + bins[digit]) found = uvec2(digit, wanted - above);
         above += bins[digit];
@@ -77,17 +114,19 @@ void find_digit(uint wanted) {
     barrier();
 }
 
+void count_digit(uint signed_rank, uint rank, uint known, uint shift) {
+    uint each = rank_of_signed(signed_rank);
+    if ((each & known) == rank) atomicAdd(bins[each >> shift & (DIGITS - 1)], 1);
+}
+
 // The lowest rank that is selected, and how many of those that have it are.
-uvec2 lowest_selected(uint row, uint begin, uint end, uint wanted) {
+uvec2 lowest_selected(Share share, uint wanted) {
     if (wanted == 0) return uvec2(RANK_OF_NOTHING, 0);
     uint rank = 0, known = 0; // bits of it
     for (uint shift = 32 - DIGIT_BITS;; shift -= DIGIT_BITS) {
-        for (uint i = lane(); i < DIGITS; i += SELECT_WORKGROUP_SIZE) bins[i] = 0;
+        for (uint i = lane(); i < DIGITS; i += WORKGROUP_SIZE) bins[i] = 0;
         barrier();
-        for (uint i = begin + lane(); i < end; i += SELECT_WORKGROUP_SIZE) {
-            uint each = rank_at(row, i);
-            if ((each & known) == rank) atomicAdd(bins[each >> shift & (DIGITS - 1)], 1);
-        }
+        FOR_SHARE(share, count_digit(signed_rank, rank, known, shift));
         barrier();
         find_digit(wanted);
         rank |= found.x << shift;
@@ -103,29 +142,33 @@ void store(uint at, uint rank, uint index) {
     to_indices[base_bytes(BINDING_SELECT_TO_INDICES) / 4 + at] = index;
 }
 
-// Each invocation looks through neighbours, so that what is selected keeps the order of the row.
-void store_selected(uint row, uint begin, uint end, uint to, uint most, uvec2 lowest) {
-    uint share = (end - begin + SELECT_WORKGROUP_SIZE - 1) / SELECT_WORKGROUP_SIZE;
-    uint first = min(begin + lane() * share, end), last = min(first + share, end);
-    uvec2 own = uvec2(0); // above the lowest rank, and of it
-    for (uint i = first; i < last; ++i) {
-        uint rank = rank_at(row, i);
-        own += uvec2(rank > lowest.x ? 1 : 0, rank == lowest.x ? 1 : 0);
-    }
+// 1 where a rank is above the lowest one, and where it is that.
+uvec2 place_of(uint signed_rank, uint lowest) {
+    uint rank = rank_of_signed(signed_rank);
+    return uvec2(rank > lowest ? 1 : 0, rank == lowest ? 1 : 0);
+}
+
+// before: how many are above the lowest rank, and of it.
+void store_if_selected(Share share, uint at, uint signed_rank, uint to, uvec2 lowest, inout uvec2 before) {
+    uvec2 place = place_of(signed_rank, lowest.x);
+    bool selected = place.x != 0 || (place.y != 0 && before.y < lowest.y);
+    if (selected) store(to + before.x + min(before.y, lowest.y), signed_rank, index_at(share.row, at));
+    before += place;
+}
+
+void store_selected(Share share, uint to, uint most, uvec2 lowest) {
+    uvec2 own = uvec2(0);
+    FOR_SHARE(share, own += place_of(signed_rank, lowest.x));
     uvec2 all, before = sum_before(own, all);
-    for (uint i = first; i < last; ++i) {
-        uint signed_rank = signed_rank_at(row, i), rank = rank_of_signed(signed_rank);
-        bool selected = rank > lowest.x || (rank == lowest.x && before.y < lowest.y);
-        if (selected) store(to + before.x + min(before.y, lowest.y), signed_rank, index_at(row, i));
-        before += uvec2(rank > lowest.x ? 1 : 0, rank == lowest.x ? 1 : 0);
-    }
-    for (uint i = all.x + lowest.y + lane(); i < most; i += SELECT_WORKGROUP_SIZE)
+    FOR_SHARE(share, store_if_selected(share, at, signed_rank, to, lowest, before));
+    for (uint i = all.x + lowest.y + lane(); i < most; i += WORKGROUP_SIZE)
         store(to + i, RANK_OF_NOTHING, 0xffffffffu);
 }
 
 void main() {
     uint row = workgroup().y, begin = workgroup().x * push.chunk, end = min(begin + push.chunk, push.width);
     uint most = end == push.width ? push.last_most : push.most;
-    uvec2 lowest = lowest_selected(row, begin, end, min(most, end - begin));
-    store_selected(row, begin, end, row * push.to_width + workgroup().x * push.most, most, lowest);
+    Share share = share_of(row, begin, end);
+    uvec2 lowest = lowest_selected(share, min(most, end - begin));
+    store_selected(share, row * push.to_width + workgroup().x * push.most, most, lowest);
 }
