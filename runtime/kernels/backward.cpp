@@ -79,26 +79,37 @@ namespace {
 // How shaders/kernels/backward/matrix_tiles.glsl divides a problem.
 struct MatrixBackwardTile {
     vkattn_matrix_shape shape;
-    uint32_t subgroup_size, subgroups;
+    uint32_t subgroup_size, subgroups; // two share own ones
     bool own_in_registers;
     uint32_t passing;
 
-    uint32_t own() const { return subgroups * shape.m; }
+    uint32_t own_matrices() const { return subgroups / 2; }
+    uint32_t own() const { return own_matrices() * shape.m; }
 };
+
+uint64_t vectors_of(const AttentionProblem &problem, const MatrixBackwardTile &tile) { // of eight dims
+    return round_up(std::max(problem.head_dim, problem.v_head_dim), std::max(tile.shape.k, 8u)) / 8;
+}
+
+uint32_t blocks_of(const AttentionProblem &problem, const MatrixBackwardTile &tile) {
+    return static_cast<uint32_t>(tiles(8 * vectors_of(problem, tile), tile.shape.n));
+}
+
+// Matrices of sums that a subgroup has.
+uint32_t sums_of_subgroup(const AttentionProblem &problem, const MatrixBackwardTile &tile, BackwardSums sums) {
+    const uint32_t parts = sums == BackwardSums::kKeys ? tile.own_matrices() : tile.subgroups;
+    return tile.own_matrices() * tiles(blocks_of(problem, tile), parts);
+}
 
 uint64_t shared_bytes(const AttentionProblem &problem, const MatrixBackwardTile &tile, BackwardSums sums) {
     constexpr uint64_t kElement = 16, kNumbers = 20;
-    const uint64_t own = tile.own(), passing = tile.passing, unit = std::max(tile.shape.k, 8u);
-    const auto dims_of = [&](uint32_t dims) { return round_up(dims, unit); };
-    const auto rows_of_sums = [&](uint32_t dims) {
-        return std::max(dims_of(dims), round_up(uint64_t{dims}, uint64_t{tile.shape.n}));
-    };
-    const uint64_t pitches = (dims_of(problem.head_dim) + dims_of(problem.v_head_dim)) / 8 + 2;
-    const uint64_t of_sums =
-        rows_of_sums(problem.head_dim) + (sums == BackwardSums::kKeys ? rows_of_sums(problem.v_head_dim) : 0);
-    const uint64_t strips = 2 * own * (passing / 4 + 1);
-    const uint64_t others = strips + std::max(passing * pitches, of_sums * (passing / 8 + 1));
-    return kElement * (tile.own_in_registers ? std::max(own * pitches, others) : own * pitches + others) +
+    const uint64_t m = tile.shape.m, n = tile.shape.n, own = tile.own(), passing = tile.passing;
+    const uint64_t pitch = vectors_of(problem, tile) + 1, block = n * (passing / 8 + 1) + 1;
+    const uint64_t given = round_up(passing / n, uint64_t{2}) * m * (n / 4);
+    const uint64_t strip = std::max(given + 2 * m * (passing / 8 + 1), 2 * m * (passing / 4 + 1));
+    const uint64_t summed = blocks_of(problem, tile) * block * (sums == BackwardSums::kKeys ? 2 : 1);
+    const uint64_t others = tile.own_matrices() * strip + std::max(2 * passing * pitch, summed);
+    return kElement * (tile.own_in_registers ? std::max(2 * own * pitch, others) : 2 * own * pitch + others) +
            kNumbers * std::max(own, passing) + sizeof(float) * (tile.subgroups * tile.subgroup_size + passing);
 }
 
@@ -134,24 +145,23 @@ BackwardMatrices backward_matrices(const AttentionProblem &problem, const vkattn
     const MatrixUse use{&shader, problem.query.type, 0};
     if (!matrix_obstacle(caps, use).empty()) return {};
     const vkattn_matrix_shape &shape = *largest_matrix_shape(caps, use);
-    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim), rows = dims > 64 ? 16 : 32;
+    const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim), rows = dims > 128 ? 16 : 32;
     MatrixBackwardTile tile{.shape = shape,
                             .subgroup_size = matrix_layout(caps, shape, dims).subgroup_size,
                             .subgroups = kSubgroups,
-                            .own_in_registers = problem.head_dim + problem.v_head_dim <= 128,
+                            .own_in_registers = dims <= 128,
                             .passing = round_up(rows, std::max({shape.n, shape.k, 8u}))};
-    uint32_t matrices = tiles(problem.head_dim, shape.n);
-    if (sums == BackwardSums::kKeys) matrices += tiles(problem.v_head_dim, shape.n);
-    const bool is_whole =
-        tile.passing % shape.n == 0 && tile.passing % shape.k == 0 && shape.m * tile.passing / 2 >= tile.subgroup_size;
-    if (!is_whole || matrices * shape.m * shape.n / tile.subgroup_size > kMostSumsOfInvocation) return {};
+    const bool is_whole = tile.passing % shape.n == 0 && tile.passing % shape.k == 0 &&
+                          shape.m * tile.passing / 2 % (2 * tile.subgroup_size) == 0;
+    if (!is_whole) return {};
     const auto fits = [&] {
         return shared_bytes(problem, tile, sums) <= caps.max_shared_memory_bytes &&
                tile.subgroups * tile.subgroup_size <= caps.max_workgroup_invocations &&
                (caps.max_workgroup_subgroups == 0 || tile.subgroups <= caps.max_workgroup_subgroups);
     };
-    while (!fits() && tile.subgroups > 1) tile.subgroups /= 2;
-    if (!fits()) return {};
+    while (!fits() && tile.subgroups > 2) tile.subgroups /= 2;
+    const uint32_t matrices = sums_of_subgroup(problem, tile, sums);
+    if (!fits() || matrices * shape.m * shape.n / tile.subgroup_size > kMostSumsOfInvocation) return {};
     gpu::AttentionConstants constants = constants_of(problem, tile.subgroups * tile.subgroup_size);
     constants.MATRIX_M = shape.m;
     constants.MATRIX_N = shape.n;

@@ -172,7 +172,8 @@ void store_key() {
 }
 
 void main() {
-    take_keys(from_both_ends(workgroup().x, (parameters.kv_len + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE), WORKGROUP_SIZE);
+    take_keys(from_both_ends(workgroup().x, (parameters.kv_len + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE), workgroup().y,
+              WORKGROUP_SIZE);
     bool exists = keys.begin + gl_LocalInvocationID.x < keys.end;
     key = Key(min(keys.begin + gl_LocalInvocationID.x, max(keys.end, 1) - 1));
     load_key();

@@ -55,8 +55,10 @@ VECTOR own_second(uint own, uint dim) { return load_value_of(batch, kv_head, own
 VECTOR passing_first(uint i, uint dim) { return load_query_of(row_of_tile(rows, i), dim); }
 VECTOR passing_second(uint i, uint dim) { return load_d_output_of(row_of_tile(rows, i), dim); }
 
+#ifndef MATRICES
 DECLARE_SUMS(key_sums, FIRST_BLOCKS)
 DECLARE_SUMS(value_sums, SECOND_BLOCKS)
+#endif
 
 // Of the carries: d_key's sums, then d_value's.
 uint carried_key(uint own) {
@@ -68,8 +70,10 @@ bool leaves_sums() { return has(FEATURE_SPLIT_KEYS) && push.last_key < GROUP * p
 
 uint carried_value(uint own) { return carried_key(own) + HEAD_DIM; }
 
+bool is_own(uint own) { return keys.begin + own < keys.end; }
+
 void store_key_block(uint own, uint dim, vec4 sum) {
-    if (keys.begin + own >= keys.end) return;
+    if (!is_own(own)) return;
     if (leaves_sums()) {
         store_carry(carried_key(own), dim, HEAD_DIM, sum);
         return;
@@ -81,7 +85,7 @@ void store_key_block(uint own, uint dim, vec4 sum) {
 }
 
 void store_value_block(uint own, uint dim, vec4 sum) {
-    if (keys.begin + own >= keys.end) return;
+    if (!is_own(own)) return;
     if (leaves_sums()) {
         store_carry(carried_value(own), dim, V_HEAD_DIM, sum);
         return;
@@ -136,6 +140,26 @@ void keep_numbers() {
     }
 }
 
+#ifdef MATRICES // a subgroup has sums of one kind
+void start_sums() { START_SUMS(sums, , , ) }
+
+void add_sums(bool all_visible) { add_products(); }
+
+void store_block(uint own, uint dim, vec4 sum) {
+    if (kind() != 0) {
+        if (D_VALUE_FORMAT != FORMAT_NONE && dim < V_HEAD_DIM) store_value_block(own, dim, sum);
+    } else if (D_KEY_FORMAT != FORMAT_NONE && dim < HEAD_DIM) {
+        store_key_block(own, dim, sum);
+    }
+}
+
+void store_sums() { STORE_SUMS(sums, , store_block) }
+#else
+void start_sums() {
+    START_SUMS(key_sums, FIRST_BLOCKS, carried_key, HEAD_DIM)
+    START_SUMS(value_sums, SECOND_BLOCKS, carried_value, V_HEAD_DIM)
+}
+
 void add_sums(bool all_visible) {
     if (D_VALUE_FORMAT != FORMAT_NONE) {
         ADD_SECOND(value_sums, SECOND_BLOCKS, WEIGHTS, all_visible)
@@ -145,11 +169,31 @@ void add_sums(bool all_visible) {
     }
 }
 
+void store_sums() {
+    if (D_KEY_FORMAT != FORMAT_NONE) {
+        STORE_SUMS(key_sums, FIRST_BLOCKS, store_key_block)
+    }
+    if (D_VALUE_FORMAT != FORMAT_NONE) {
+        STORE_SUMS(value_sums, SECOND_BLOCKS, store_value_block)
+    }
+}
+#endif
+
+// Under a causal mask the first keys, which most rows see, come first, of all heads: the last workgroups to start are the shortest.
+void take_keys_of_grid() {
+    uint tile = workgroup().x, head = workgroup().y;
+    if (has(FEATURE_CAUSAL)) {
+        uint of_all_heads = tile + (parameters.kv_len + OWN - 1) / OWN * head;
+        tile = of_all_heads / parameters.kv_heads;
+        head = of_all_heads % parameters.kv_heads;
+    }
+    take_keys(tile, head, OWN);
+}
+
 void main() {
-    take_keys(workgroup().x, OWN);
+    take_keys_of_grid();
     if (keys.begin >= keys.end) return; // the whole workgroup
-    START_SUMS(key_sums, FIRST_BLOCKS, carried_key, HEAD_DIM)
-    START_SUMS(value_sums, SECOND_BLOCKS, carried_value, V_HEAD_DIM)
+    start_sums();
     START_TILES(batch, kv_head)
     seeing = rows_that_see();
     bool more = find_passing();
@@ -161,10 +205,5 @@ void main() {
     }
     LOAD_AHEAD
     [[dont_unroll]] while (more) { PASS_TILE(more, rows_see_all); }
-    if (D_KEY_FORMAT != FORMAT_NONE) {
-        STORE_SUMS(key_sums, FIRST_BLOCKS, store_key_block)
-    }
-    if (D_VALUE_FORMAT != FORMAT_NONE) {
-        STORE_SUMS(value_sums, SECOND_BLOCKS, store_value_block)
-    }
+    store_sums();
 }

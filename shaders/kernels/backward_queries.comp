@@ -66,8 +66,10 @@ bool leaves_sums() { return has(FEATURE_SPLIT_KEYS) && push.last_key < all_slots
 void load_numbers() {}
 void keep_numbers() {}
 
+bool is_own(uint own) { return rows.first + own < rows.end; }
+
 void store_block(uint own, uint dim, vec4 sum) {
-    if (rows.first + own >= rows.end) return;
+    if (!is_own(own)) return;
     if (leaves_sums()) {
         store_carry(carried_row(own), dim, HEAD_DIM, sum);
         return;

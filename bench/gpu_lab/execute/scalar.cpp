@@ -150,6 +150,9 @@ void move_wide_if(Wave &wave, const Instruction &instruction) {
 void move_constant(Wave &wave, const Instruction &instruction) {
     write_scalar(wave, instruction.operands[0], U(int16_t(word(wave, instruction, 1))));
 }
+void move_constant_if(Wave &wave, const Instruction &instruction) {
+    if (wave.scc) move_constant(wave, instruction);
+}
 
 void set_round_mode(Wave &wave, const Instruction &instruction) {
     const U mode = word(wave, instruction, 0) & 15;
@@ -260,6 +263,7 @@ constexpr Entry kEntries[] = {
     {"s_mov_b32", on_words<[](U a) { return a; }, Scc::keep>},
     {"s_mov_b64", on_wide<[](L a) { return a; }, Scc::keep>},
     {"s_movk_i32", move_constant},
+    {"s_cmovk_i32", move_constant_if},
     {"s_round_mode", set_round_mode},
     {"s_cmov_b32", move_if},
     {"s_cmov_b64", move_wide_if},

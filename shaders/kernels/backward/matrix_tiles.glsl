@@ -1,7 +1,9 @@
 // The tiles of the backward pass on matrix units (VK_KHR_cooperative_matrix): f16 factors, or bf16 where BFLOAT16 is defined; f32 sums.
-// A subgroup owns MATRIX_M of the tile's own ones, which are in registers (QUERY_IN_REGISTERS) or in shared memory throughout. What
-// tiles.glsl says of own ones and those that pass by holds here, too. Of those that pass by an invocation has the next vectors in
-// registers; they lie in shared memory twice, first as rows, for the products, then, in the same place, along their dims, for the sums.
+// Two subgroups share MATRIX_M of the tile's own ones: one multiplies their first vectors, the other their second ones, which it has in
+// registers (QUERY_IN_REGISTERS) or in shared memory throughout; each then finishes half of the matrices. Of the sums a subgroup has some
+// dims of all own ones, so that a matrix of what passes by is loaded once for all of them. What tiles.glsl says of own ones and those that
+// pass by holds here, too. Of those that pass by an invocation has the next vectors in registers; they lie in shared memory twice, first
+// as rows, for the products, then, in the same place, along their dims, for the sums.
 #ifndef BACKWARD_MATRIX_TILES_GLSL
 #define BACKWARD_MATRIX_TILES_GLSL
 
@@ -13,46 +15,53 @@
 #define FOR_MATRICES(i, n) [[unroll]] for (uint i = 0; i < (n); ++i)
 #endif
 
-const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE;
-const uint OWN = SUBGROUPS * MATRIX_M;
+const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE; // an even number
+const uint OWN_MATRICES = SUBGROUPS / 2;
+const uint OWN = OWN_MATRICES * MATRIX_M;
 const uint PASSING = KEYS_OF_TILE;
 const uint PASSING_TILES = PASSING / MATRIX_N;
-const uint FIRST_BLOCKS = (HEAD_DIM + MATRIX_N - 1) / MATRIX_N; // matrices of an own one's sums
-const uint SECOND_BLOCKS = (V_HEAD_DIM + MATRIX_N - 1) / MATRIX_N;
 
-// In shared memory, in elements of sixteen bytes, with a gap behind each row.
+// In shared memory, in elements of sixteen bytes, with a gap behind each row. First and second vectors are equally long: zeros follow.
 const uint UNIT = MATRIX_K > 8 ? MATRIX_K : 8; // dims
-const uint FIRST_VECTORS = (HEAD_DIM + UNIT - 1) / UNIT * UNIT / 8, FIRST_PITCH = FIRST_VECTORS + 1;
-const uint SECOND_VECTORS = (V_HEAD_DIM + UNIT - 1) / UNIT * UNIT / 8, SECOND_PITCH = SECOND_VECTORS + 1;
+const uint MOST_DIMS = HEAD_DIM > V_HEAD_DIM ? HEAD_DIM : V_HEAD_DIM;
+const uint VECTORS = (MOST_DIMS + UNIT - 1) / UNIT * UNIT / 8, PITCH = VECTORS + 1;
+const uint STEPS = 8 * VECTORS / MATRIX_K;
+// Along the dims, MATRIX_N of them a block, as many as whole vectors and whole matrices have; the second ones of keys alone. A gap behind
+// each block: what neighbouring invocations write lies in other banks.
+const uint BLOCKS = (8 * VECTORS + MATRIX_N - 1) / MATRIX_N;
+const uint PAIRS = PASSING / 2;
 const uint SUM_PITCH = PASSING / 8 + 1;
-const uint SCORE_PITCH = PASSING / 4 + 1; // of f32
-// Along the dims, as many as whole vectors and whole matrices have; the second ones of keys alone.
-#define ROWS_OF_SUMS(vectors, blocks) (8 * (vectors) > (blocks)*MATRIX_N ? 8 * (vectors) : (blocks)*MATRIX_N)
-const uint SUMMED_FIRST_ROWS = ROWS_OF_SUMS(FIRST_VECTORS, FIRST_BLOCKS);
+const uint BLOCK_SIZE = MATRIX_N * SUM_PITCH + 1;
+const uint SUMMED_SIZE = BLOCKS * BLOCK_SIZE;
 #ifdef OF_KEYS
-const uint SUMMED_SECOND_ROWS = ROWS_OF_SUMS(SECOND_VECTORS, SECOND_BLOCKS);
+const uint SUMMED_KINDS = 2;
 #else
-const uint SUMMED_SECOND_ROWS = 0;
+const uint SUMMED_KINDS = 1;
 #endif
 
-const uint OWN_FIRST = 0, OWN_SECOND = OWN_FIRST + OWN * FIRST_PITCH;
-// Weights and gradients of scores, of each subgroup its own; where masks are looked up they have been here as f32.
-const uint WEIGHT_PITCH = PASSING / 8 + 1;
-const uint OWN_SIZE = OWN * (FIRST_PITCH + SECOND_PITCH);
-const uint STRIPS = QUERY_IN_REGISTERS != 0 ? 0 : OWN_SIZE, STRIP_SIZE = 2 * MATRIX_M * SCORE_PITCH;
-const uint PASSED = STRIPS + SUBGROUPS * STRIP_SIZE;
-const uint PASSED_SECOND = PASSED + PASSING * FIRST_PITCH;
-const uint SUMMED_SECOND = PASSED + SUMMED_FIRST_ROWS * SUM_PITCH;
-const uint PASSED_SIZE = PASSING * (FIRST_PITCH + SECOND_PITCH);
-const uint SUMMED_SIZE = (SUMMED_FIRST_ROWS + SUMMED_SECOND_ROWS) * SUM_PITCH;
-const uint TILES_SIZE = PASSED + (PASSED_SIZE > SUMMED_SIZE ? PASSED_SIZE : SUMMED_SIZE);
+// Of own ones that two subgroups share: the products that they give each other, as f32, then weights and gradients of scores; in place of
+// all of it, where masks are looked up, all products.
+const uint GIVEN_PITCH = MATRIX_N / 4, SCORE_PITCH = PASSING / 4 + 1, WEIGHT_PITCH = PASSING / 8 + 1;
+const uint GIVEN_SIZE = (PASSING_TILES + 1) / 2 * 2 * MATRIX_M * GIVEN_PITCH;
+const uint SCORES_SIZE = MATRIX_M * SCORE_PITCH, WEIGHTS_SIZE = MATRIX_M * WEIGHT_PITCH;
+const uint STRIP_SIZE =
+    GIVEN_SIZE + 2 * WEIGHTS_SIZE > 2 * SCORES_SIZE ? GIVEN_SIZE + 2 * WEIGHTS_SIZE : 2 * SCORES_SIZE;
+
+const uint OWN_KIND_SIZE = OWN * PITCH, OWN_SIZE = 2 * OWN_KIND_SIZE;
+const uint STRIPS = QUERY_IN_REGISTERS != 0 ? 0 : OWN_SIZE;
+const uint PASSED = STRIPS + OWN_MATRICES * STRIP_SIZE;
+const uint PASSED_KIND_SIZE = PASSING * PITCH;
+const uint ROWS_END = PASSED + 2 * PASSED_KIND_SIZE, SUMS_END = PASSED + SUMMED_KINDS * SUMMED_SIZE;
+const uint TILES_SIZE = ROWS_END > SUMS_END ? ROWS_END : SUMS_END;
 shared uvec4 tiles[TILES_SIZE > OWN_SIZE ? TILES_SIZE : OWN_SIZE];
 
 uint lane() { return gl_LocalInvocationID.x; }
-uint first_own() { return subgroup_index() * MATRIX_M; } // of the subgroup
-uint strip() { return STRIPS + subgroup_index() * STRIP_SIZE; }
-uint weights_at() { return strip(); }
-uint score_gradients_at() { return strip() + MATRIX_M * WEIGHT_PITCH; }
+uint kind() { return subgroup_index() % 2; } // of the subgroup's products: 0 of first vectors, 1 of second ones
+uint own_matrix() { return subgroup_index() / 2; }
+uint first_own() { return own_matrix() * MATRIX_M; } // of the subgroup
+uint strip_of(uint matrix) { return STRIPS + matrix * STRIP_SIZE; }
+uint weights_of(uint matrix) { return strip_of(matrix) + GIVEN_SIZE; }
+uint score_gradients_of(uint matrix) { return weights_of(matrix) + WEIGHTS_SIZE; }
 
 // So many times larger are weights, and gradients of scores, as factors of sixteen bits: what is small keeps its digits. Of f16 gradients by
 // a power of two with which they fit as long as no element of V is larger than MOST_VALUE.
@@ -109,32 +118,31 @@ void find_largest(uint batch, uint kv_head) {
 #endif
 }
 
-const uint FIRST_STEPS = 8 * FIRST_VECTORS / MATRIX_K, SECOND_STEPS = 8 * SECOND_VECTORS / MATRIX_K;
-#define LOAD_OWN_MATRIX(matrix, element, pitch, step)                                                                  \
-    coopMatLoad(matrix, tiles, (element) + first_own() * (pitch) + (step)*MATRIX_K / 8, pitch, ROWS_IN_MEMORY)
-MATRIX_A first_in_registers[QUERY_IN_REGISTERS != 0 ? FIRST_STEPS : 1];
-MATRIX_A second_in_registers[QUERY_IN_REGISTERS != 0 ? SECOND_STEPS : 1];
+MATRIX_A own_in_registers[QUERY_IN_REGISTERS != 0 ? STEPS : 1]; // of the subgroup's kind
+
+#define LOAD_OWN_MATRIX(matrix, step)                                                                                  \
+    coopMatLoad(matrix, tiles, kind() * OWN_KIND_SIZE + first_own() * PITCH + (step)*MATRIX_K / 8, PITCH,              \
+                ROWS_IN_MEMORY)
 
 // All loads of an invocation are under way together: a store under a branch would take its load there.
-#define STAGE_OWN(first_element, vectors, load)                                                                        \
+#define STAGE_OWN(first_element, load)                                                                                 \
     {                                                                                                                  \
-        const uint turns = (OWN * (vectors) + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;                                    \
+        const uint turns = (OWN * VECTORS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;                                      \
         uvec4 loaded[turns];                                                                                           \
         [[unroll]] for (uint turn = 0; turn < turns; ++turn) {                                                         \
-            uint n = min(turn * WORKGROUP_SIZE + lane(), OWN * (vectors)-1);                                           \
-            loaded[turn] = load(n / (vectors), n % (vectors)*8);                                                       \
+            uint n = min(turn * WORKGROUP_SIZE + lane(), OWN * VECTORS - 1);                                           \
+            loaded[turn] = load(n / VECTORS, n % VECTORS * 8);                                                         \
         }                                                                                                              \
         [[unroll]] for (uint turn = 0; turn < turns; ++turn) {                                                         \
             uint n = turn * WORKGROUP_SIZE + lane();                                                                   \
-            if (turns * WORKGROUP_SIZE == OWN * (vectors) || n < OWN * (vectors))                                      \
-                tiles[(first_element) + n / (vectors) * ((vectors) + 1) + n % (vectors)] = loaded[turn];               \
+            if (turns * WORKGROUP_SIZE == OWN * VECTORS || n < OWN * VECTORS)                                          \
+                tiles[(first_element) + n / VECTORS * (VECTORS + 1) + n % VECTORS] = loaded[turn];                     \
         }                                                                                                              \
     }
 
 void keep_own() {
     barrier();
-    FOR_MATRICES(step, FIRST_STEPS) LOAD_OWN_MATRIX(first_in_registers[step], OWN_FIRST, FIRST_PITCH, step);
-    FOR_MATRICES(step, SECOND_STEPS) LOAD_OWN_MATRIX(second_in_registers[step], OWN_SECOND, SECOND_PITCH, step);
+    FOR_MATRICES(step, STEPS) LOAD_OWN_MATRIX(own_in_registers[step], step);
     barrier(); // the last readers of what lies there are done
 }
 
@@ -142,43 +150,54 @@ void keep_own() {
     if (BY_RANGE)                                                                                                      \
         for (uint i = lane(); i < NUMBERED; i += WORKGROUP_SIZE) counted[i / 4][i % 4] = float(i);                     \
     find_largest(batch, kv_head);                                                                                      \
-    STAGE_OWN(OWN_FIRST, FIRST_VECTORS, own_first)                                                                     \
-    STAGE_OWN(OWN_SECOND, SECOND_VECTORS, own_second)                                                                  \
+    STAGE_OWN(0, own_first)                                                                                            \
+    STAGE_OWN(OWN_KIND_SIZE, own_second)                                                                               \
     if (QUERY_IN_REGISTERS != 0) keep_own();
 
 // The vectors of the tile that passes by next: those of two neighbours each, in whose pairs the sums want them.
-const uint FIRST_PAIRS = PASSING / 2 * FIRST_VECTORS, SECOND_PAIRS = PASSING / 2 * SECOND_VECTORS;
-const uint FIRST_OF_LANE = (FIRST_PAIRS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
-const uint SECOND_OF_LANE = (SECOND_PAIRS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
-uvec4 ahead_first[2 * FIRST_OF_LANE], ahead_second[2 * SECOND_OF_LANE];
+const uint ITEMS = PAIRS * VECTORS, ITEMS_OF_LANE = (ITEMS + WORKGROUP_SIZE - 1) / WORKGROUP_SIZE;
+uvec4 ahead_first[2 * ITEMS_OF_LANE], ahead_second[2 * ITEMS_OF_LANE];
 
-// Neighbouring invocations have neighbouring pairs: along the dims these lie in other banks.
-const uint PAIRS = PASSING / 2;
-#define FOR_PAIRS(turn, n, pair, vector, pairs, of_lane)                                                               \
-    [[unroll]] for (uint turn = 0, n = lane(), pair = n % PAIRS, vector = n / PAIRS; turn < (of_lane);                 \
-                    ++turn, n += WORKGROUP_SIZE, pair = n % PAIRS,                                                     \
-                    vector = n / PAIRS) if ((pairs) % WORKGROUP_SIZE == 0 || n < (pairs))
+// Neighbouring invocations have four pairs, and of each as many vectors of different blocks as there are, up to eight: so what they write
+// lies in other banks, as rows and along the dims.
+const uint NEIGHBOURS = VECTORS % 8 == 0 ? 8 : VECTORS % 2 == 0 ? 2 : 1;
+const uint VECTORS_OF_BLOCK = MATRIX_N / 8;
+uint pair_of(uint n) { return n % 4 + n / (4 * NEIGHBOURS) % (PAIRS / 4) * 4; }
+uint vector_of(uint n) {
+    uint vector = n / (PAIRS * NEIGHBOURS) * NEIGHBOURS + n / 4 % NEIGHBOURS, block = vector % BLOCKS;
+    return BLOCKS * VECTORS_OF_BLOCK != VECTORS
+               ? vector
+               : block * VECTORS_OF_BLOCK + (vector / BLOCKS + block) % VECTORS_OF_BLOCK;
+}
+#define FOR_ITEMS(turn)                                                                                                \
+    [[unroll]] for (uint turn = 0, n = lane(); turn < ITEMS_OF_LANE;                                                   \
+                    ++turn, n += WORKGROUP_SIZE) if (ITEMS % WORKGROUP_SIZE == 0 || n < ITEMS)
+
+// Past the last item that one once more: no load is under a branch.
+#define LOAD_KIND_AHEAD(ahead, load)                                                                                   \
+    [[unroll]] for (uint turn = 0; turn < ITEMS_OF_LANE; ++turn) {                                                     \
+        uint n = turn * WORKGROUP_SIZE + lane();                                                                       \
+        if (ITEMS % WORKGROUP_SIZE != 0) n = min(n, ITEMS - 1);                                                        \
+        uint pair = pair_of(n), dim = 8 * vector_of(n);                                                                \
+        ahead[2 * turn] = load(2 * pair, dim);                                                                         \
+        ahead[2 * turn + 1] = load(2 * pair + 1, dim);                                                                 \
+    }
 
 #define LOAD_AHEAD                                                                                                     \
     load_numbers();                                                                                                    \
-    FOR_PAIRS(turn, n, pair, vector, FIRST_PAIRS, FIRST_OF_LANE) {                                                     \
-        ahead_first[2 * turn] = passing_first(2 * pair, 8 * vector);                                                   \
-        ahead_first[2 * turn + 1] = passing_first(2 * pair + 1, 8 * vector);                                           \
-    }                                                                                                                  \
-    FOR_PAIRS(turn, n, pair, vector, SECOND_PAIRS, SECOND_OF_LANE) {                                                   \
-        ahead_second[2 * turn] = passing_second(2 * pair, 8 * vector);                                                 \
-        ahead_second[2 * turn + 1] = passing_second(2 * pair + 1, 8 * vector);                                         \
-    }
+    LOAD_KIND_AHEAD(ahead_first, passing_first)                                                                        \
+    LOAD_KIND_AHEAD(ahead_second, passing_second)
+
+void put_row_pair(uint kind_at, uint n, uvec4 first, uvec4 second) {
+    uint at = kind_at + 2 * pair_of(n) * PITCH + vector_of(n);
+    tiles[at] = first;
+    tiles[at + PITCH] = second;
+}
 
 void put_rows() {
-    FOR_PAIRS(turn, n, pair, vector, FIRST_PAIRS, FIRST_OF_LANE) {
-        tiles[PASSED + 2 * pair * FIRST_PITCH + vector] = ahead_first[2 * turn];
-        tiles[PASSED + (2 * pair + 1) * FIRST_PITCH + vector] = ahead_first[2 * turn + 1];
-    }
-    FOR_PAIRS(turn, n, pair, vector, SECOND_PAIRS, SECOND_OF_LANE) {
-        tiles[PASSED_SECOND + 2 * pair * SECOND_PITCH + vector] = ahead_second[2 * turn];
-        tiles[PASSED_SECOND + (2 * pair + 1) * SECOND_PITCH + vector] = ahead_second[2 * turn + 1];
-    }
+    FOR_ITEMS(turn) put_row_pair(PASSED, n, ahead_first[2 * turn], ahead_first[2 * turn + 1]);
+    FOR_ITEMS(turn)
+    put_row_pair(PASSED + PASSED_KIND_SIZE, n, ahead_second[2 * turn], ahead_second[2 * turn + 1]);
 }
 
 // What a factor of 0 does not hide.
@@ -189,13 +208,15 @@ uvec4 finite_elements(uvec4 words) {
 
 // Eight dims of two neighbours: a word has the same dim of both. Where some are hidden, elements that are not finite count as 0: those
 // that are seen have made the gradients of their scores no numbers.
-void put_pair(uint summed, uint pair, uint vector, uvec4 first, uvec4 second, bool all_visible) {
+void put_pair(uint kind_at, uint n, uvec4 first, uvec4 second, bool all_visible) {
+    uint pair = pair_of(n), vector = vector_of(n);
     if (!all_visible) {
         first = finite_elements(first);
         second = finite_elements(second);
     }
     uvec4 even = first & 0xffffu | second << 16, odd = first >> 16 | second & 0xffff0000u;
-    uint at = summed + 8 * vector * SUM_PITCH + pair / 4;
+    uint block = 8 * vector / MATRIX_N;
+    uint at = kind_at + block * BLOCK_SIZE + (8 * vector - block * MATRIX_N) * SUM_PITCH + pair / 4;
     [[unroll]] for (uint i = 0; i < 4; ++i) {
         tiles[at + 2 * i * SUM_PITCH][pair % 4] = even[i];
         tiles[at + (2 * i + 1) * SUM_PITCH][pair % 4] = odd[i];
@@ -203,31 +224,31 @@ void put_pair(uint summed, uint pair, uint vector, uvec4 first, uvec4 second, bo
 }
 
 void put_summed(bool all_visible) {
-    FOR_PAIRS(turn, n, pair, vector, FIRST_PAIRS, FIRST_OF_LANE)
-    put_pair(PASSED, pair, vector, ahead_first[2 * turn], ahead_first[2 * turn + 1], all_visible);
+    FOR_ITEMS(turn) put_pair(PASSED, n, ahead_first[2 * turn], ahead_first[2 * turn + 1], all_visible);
 #ifdef OF_KEYS
-    FOR_PAIRS(turn, n, pair, vector, SECOND_PAIRS, SECOND_OF_LANE)
-    put_pair(SUMMED_SECOND, pair, vector, ahead_second[2 * turn], ahead_second[2 * turn + 1], all_visible);
+    FOR_ITEMS(turn)
+    put_pair(PASSED + SUMMED_SIZE, n, ahead_second[2 * turn], ahead_second[2 * turn + 1], all_visible);
 #endif
 }
 
-SUMS scores_of_tile[PASSING_TILES], gradients_of_tile[PASSING_TILES];
+SUMS products[PASSING_TILES]; // of the subgroup's kind
 
-#define MULTIPLY(products, in_registers, own_element, passing_element, steps, pitch)                                   \
-    FOR_MATRICES(k, PASSING_TILES) products[k] = ZEROS;                                                                \
-    FOR_MATRICES(step, steps) {                                                                                        \
-        MATRIX_A own;                                                                                                  \
-        if (QUERY_IN_REGISTERS != 0)                                                                                   \
-            own = in_registers[step];                                                                                  \
-        else                                                                                                           \
-            LOAD_OWN_MATRIX(own, own_element, pitch, step);                                                            \
-        FOR_MATRICES(k, PASSING_TILES) {                                                                               \
-            MATRIX_B passing;                                                                                          \
-            coopMatLoad(passing, tiles, (passing_element) + k * MATRIX_N * (pitch) + step * MATRIX_K / 8, pitch,       \
-                        COLUMNS_IN_MEMORY);                                                                            \
-            products[k] = coopMatMulAdd(own, passing, products[k]);                                                    \
-        }                                                                                                              \
+void multiply() {
+    uint passed = PASSED + kind() * PASSED_KIND_SIZE;
+    FOR_MATRICES(k, PASSING_TILES) products[k] = ZEROS;
+    FOR_MATRICES(step, STEPS) {
+        MATRIX_A own;
+        if (QUERY_IN_REGISTERS != 0)
+            own = own_in_registers[step];
+        else
+            LOAD_OWN_MATRIX(own, step);
+        FOR_MATRICES(k, PASSING_TILES) {
+            MATRIX_B passing;
+            coopMatLoad(passing, tiles, passed + k * MATRIX_N * PITCH + step * MATRIX_K / 8, PITCH, COLUMNS_IN_MEMORY);
+            products[k] = coopMatMulAdd(own, passing, products[k]);
+        }
     }
+}
 
 // Numbers of own ones, each column the same, and of those that pass by, each row the same: a stride of 0.
 #define LOAD_OWN(matrix, numbers) coopMatLoad(matrix, numbers, first_own() / 4, 0, COLUMNS_IN_MEMORY)
@@ -240,15 +261,34 @@ SUMS scores_of_tile[PASSING_TILES], gradients_of_tile[PASSING_TILES];
 #define LOAD_KEYS(matrix, k) LOAD_PASSING(matrix, counted, k)
 #endif
 
+// Of two matrices a subgroup finishes the one whose number is its kind, and gives the other one away. Of the last one of an odd number both
+// finish the same.
+#define FOR_HALVES(i) FOR_MATRICES(i, (PASSING_TILES + 1) / 2)
+#define IS_LAST_ALONE(i) (2 * (i) + 1 == PASSING_TILES)
+uint given_at(uint i, uint of_kind) { return strip_of(own_matrix()) + (2 * i + of_kind) * MATRIX_M * GIVEN_PITCH; }
+
+void give_half() {
+    FOR_HALVES(i) {
+        const uint second = IS_LAST_ALONE(i) ? 2 * i : 2 * i + 1;
+        if (kind() == 0) {
+            coopMatStore(products[second], tiles, given_at(i, 0), GIVEN_PITCH, ROWS_IN_MEMORY);
+        } else {
+            coopMatStore(products[2 * i], tiles, given_at(i, 1), GIVEN_PITCH, ROWS_IN_MEMORY);
+        }
+    }
+}
+
+SUMS scores, gradients; // of the matrix that is being finished
+
 void finish_elements(uint k) {
     SUMS log_sums, deltas_of_rows;
     LOAD_ROWS(log_sums, row_sums, k);
     LOAD_ROWS(deltas_of_rows, row_deltas, k);
-    FOR_ELEMENTS(i, log_sums) {
-        vec2 finished = finish_plain(parameters.scale_log2 * scores_of_tile[k][i], gradients_of_tile[k][i],
-                                     vec2(log_sums[i], deltas_of_rows[i]));
-        scores_of_tile[k][i] = WEIGHTS_LARGER * finished.x;
-        gradients_of_tile[k][i] = gradients_larger * finished.y;
+    FOR_ELEMENTS(e, log_sums) {
+        vec2 finished =
+            finish_plain(parameters.scale_log2 * scores[e], gradients[e], vec2(log_sums[e], deltas_of_rows[e]));
+        scores[e] = WEIGHTS_LARGER * finished.x;
+        gradients[e] = gradients_larger * finished.y;
     }
 }
 
@@ -258,24 +298,34 @@ void hide_elements(uint k, float first_key) {
     LOAD_ROWS(begins, row_begins, k);
     LOAD_ROWS(ends, row_ends, k);
     LOAD_KEYS(keys_of_matrix, k);
-    FOR_ELEMENTS(i, begins) {
-        float key = first_key + keys_of_matrix[i];
-        bool seen = key >= begins[i] && key < ends[i];
-        scores_of_tile[k][i] = seen ? scores_of_tile[k][i] : 0.0;
-        gradients_of_tile[k][i] = seen ? gradients_of_tile[k][i] : 0.0;
+    FOR_ELEMENTS(e, begins) {
+        float key = first_key + keys_of_matrix[e];
+        bool seen = key >= begins[e] && key < ends[e];
+        scores[e] = seen ? scores[e] : 0.0;
+        gradients[e] = seen ? gradients[e] : 0.0;
     }
 }
 
 // In registers, whatever layout the matrices have there.
 void finish_matrices(bool all_visible) {
-    FOR_MATRICES(k, PASSING_TILES) {
+    FOR_HALVES(i) {
+        const uint second = IS_LAST_ALONE(i) ? 2 * i : 2 * i + 1;
+        if (kind() == 0) {
+            scores = products[2 * i];
+            coopMatLoad(gradients, tiles, given_at(i, 1), GIVEN_PITCH, ROWS_IN_MEMORY);
+        } else {
+            coopMatLoad(scores, tiles, given_at(i, 0), GIVEN_PITCH, ROWS_IN_MEMORY);
+            gradients = products[second];
+        }
+        uint k = kind() == 0 ? 2 * i : second;
         finish_elements(k);
         if (!all_visible) hide_elements(k, float(first_key_of_tile()));
         ROUNDED_SUMS weights, score_gradients;
-        ROUND_MATRIX(weights, scores_of_tile[k]);
-        ROUND_MATRIX(score_gradients, gradients_of_tile[k]);
-        coopMatStore(weights, tiles, weights_at() + k * MATRIX_N / 8, WEIGHT_PITCH, ROWS_IN_MEMORY);
-        coopMatStore(score_gradients, tiles, score_gradients_at() + k * MATRIX_N / 8, WEIGHT_PITCH, ROWS_IN_MEMORY);
+        ROUND_MATRIX(weights, scores);
+        ROUND_MATRIX(score_gradients, gradients);
+        coopMatStore(weights, tiles, weights_of(own_matrix()) + k * MATRIX_N / 8, WEIGHT_PITCH, ROWS_IN_MEMORY);
+        coopMatStore(score_gradients, tiles, score_gradients_of(own_matrix()) + k * MATRIX_N / 8, WEIGHT_PITCH,
+                     ROWS_IN_MEMORY);
     }
 }
 
@@ -290,25 +340,26 @@ uint pack_factors(vec2 numbers) {
 #endif
 }
 
+void give_all() {
+    FOR_MATRICES(k, PASSING_TILES)
+    coopMatStore(products[k], tiles, strip_of(own_matrix()) + kind() * SCORES_SIZE + k * MATRIX_N / 4, SCORE_PITCH,
+                 ROWS_IN_MEMORY);
+}
+
 // Masked: one pair after the other, in place in the strip: the masks stand there once. An invocation keeps what it has finished until all
 // of the strip is read.
-const uint PAIRS_OF_LANE = MATRIX_M * PASSING / 2 / SUBGROUP_SIZE;
+const uint PAIRS_OF_LANE = MATRIX_M * PAIRS / (2 * SUBGROUP_SIZE);
 void finish_strip(bool all_visible) {
-    FOR_MATRICES(k, PASSING_TILES) {
-        coopMatStore(scores_of_tile[k], tiles, strip() + k * MATRIX_N / 4, SCORE_PITCH, ROWS_IN_MEMORY);
-        coopMatStore(gradients_of_tile[k], tiles, strip() + MATRIX_M * SCORE_PITCH + k * MATRIX_N / 4, SCORE_PITCH,
-                     ROWS_IN_MEMORY);
-    }
-    subgroupBarrier();
+    uint strip = strip_of(own_matrix()), first = kind() * SUBGROUP_SIZE + subgroup_lane();
     uvec2 finished[PAIRS_OF_LANE];
     [[dont_unroll]] for (uint turn = 0; turn < PAIRS_OF_LANE; ++turn) {
-        uint n = turn * SUBGROUP_SIZE + subgroup_lane(), own = n / (PASSING / 2), pair = n % (PASSING / 2);
-        uint at = strip() + own * SCORE_PITCH + pair / 2;
+        uint n = turn * 2 * SUBGROUP_SIZE + first, own = n / PAIRS, pair = n % PAIRS;
+        uint at = strip + own * SCORE_PITCH + pair / 2;
         vec2 weights, score_gradients;
         [[dont_unroll]] for (uint i = 0; i < 2; ++i) {
             uint passing = 2 * pair + i;
             float product = parameters.scale_log2 * uintBitsToFloat(tiles[at][passing % 4]);
-            float gradient = uintBitsToFloat(tiles[at + MATRIX_M * SCORE_PITCH][passing % 4]);
+            float gradient = uintBitsToFloat(tiles[at + SCORES_SIZE][passing % 4]);
             vec2 numbers = finish_pair(first_own() + own, passing, product, gradient, all_visible);
             weights = vec2(weights.y, WEIGHTS_LARGER * numbers.x);
             score_gradients = vec2(score_gradients.y, gradients_larger * numbers.y);
@@ -317,11 +368,11 @@ void finish_strip(bool all_visible) {
         [[unroll]] for (uint j = 0; j + 1 < PAIRS_OF_LANE; ++j) finished[j] = finished[j + 1];
         finished[PAIRS_OF_LANE - 1] = packed;
     }
-    subgroupBarrier();
+    barrier();
     [[unroll]] for (uint turn = 0; turn < PAIRS_OF_LANE; ++turn) {
-        uint n = turn * SUBGROUP_SIZE + subgroup_lane(), own = n / (PASSING / 2), pair = n % (PASSING / 2);
-        tiles[weights_at() + own * WEIGHT_PITCH + pair / 4][pair % 4] = finished[turn].x;
-        tiles[score_gradients_at() + own * WEIGHT_PITCH + pair / 4][pair % 4] = finished[turn].y;
+        uint n = turn * 2 * SUBGROUP_SIZE + first, own = n / PAIRS, pair = n % PAIRS;
+        tiles[weights_of(own_matrix()) + own * WEIGHT_PITCH + pair / 4][pair % 4] = finished[turn].x;
+        tiles[score_gradients_of(own_matrix()) + own * WEIGHT_PITCH + pair / 4][pair % 4] = finished[turn].y;
     }
 }
 
@@ -332,15 +383,19 @@ void finish_strip(bool all_visible) {
         put_rows();                                                                                                    \
         keep_numbers();                                                                                                \
         barrier();                                                                                                     \
-        MULTIPLY(scores_of_tile, first_in_registers, OWN_FIRST, PASSED, FIRST_STEPS, FIRST_PITCH)                      \
-        MULTIPLY(gradients_of_tile, second_in_registers, OWN_SECOND, PASSED_SECOND, SECOND_STEPS, SECOND_PITCH)        \
+        multiply();                                                                                                    \
         bool visible = all_visible;                                                                                    \
-        if (is_plain(visible) || (BY_RANGE && parameters.kv_len < MOST_RANGED_KEYS))                                   \
+        bool by_matrices = is_plain(visible) || (BY_RANGE && parameters.kv_len < MOST_RANGED_KEYS);                    \
+        if (by_matrices)                                                                                               \
+            give_half();                                                                                               \
+        else                                                                                                           \
+            give_all();                                                                                                \
+        barrier(); /* the rows' last readers are done */                                                               \
+        put_summed(visible);                                                                                           \
+        if (by_matrices)                                                                                               \
             finish_matrices(visible);                                                                                  \
         else                                                                                                           \
             finish_strip(visible);                                                                                     \
-        barrier(); /* the rows' last readers are done */                                                               \
-        put_summed(visible);                                                                                           \
         more = find_passing();                                                                                         \
         LOAD_AHEAD /* once more of the last one: no load is under a branch */                                          \
         barrier();                                                                                                     \
@@ -348,35 +403,56 @@ void finish_strip(bool all_visible) {
         barrier(); /* the last readers of what passed by are done */                                                   \
     }
 
-// Adds factors, of the subgroup, times what passes by.
-#define ADD_PRODUCTS(sums, blocks, factors, summed_element)                                                            \
-    FOR_MATRICES(step, PASSING / MATRIX_K) {                                                                           \
-        MATRIX_A factor;                                                                                               \
-        coopMatLoad(factor, tiles, factors() + step * MATRIX_K / 8, WEIGHT_PITCH, ROWS_IN_MEMORY);                     \
-        FOR_MATRICES(t, blocks) {                                                                                      \
-            MATRIX_B summed;                                                                                           \
-            coopMatLoad(summed, tiles, (summed_element) + t * MATRIX_N * SUM_PITCH + step * MATRIX_K / 8, SUM_PITCH,   \
-                        COLUMNS_IN_MEMORY);                                                                            \
-            sums[t] = coopMatMulAdd(factor, summed, sums[t]);                                                          \
-        }                                                                                                              \
+// Which sums a subgroup has: of keys those of its kind, d_key's or d_value's.
+#ifdef OF_KEYS
+const uint SUM_PARTS = OWN_MATRICES;
+uint sum_part() { return own_matrix(); }
+uint factors_of(uint matrix) { return kind() == 0 ? score_gradients_of(matrix) : weights_of(matrix); }
+uint summed() { return PASSED + kind() * SUMMED_SIZE; }
+#else
+const uint SUM_PARTS = SUBGROUPS;
+uint sum_part() { return subgroup_index(); }
+uint factors_of(uint matrix) { return score_gradients_of(matrix); }
+uint summed() { return PASSED; }
+#endif
+const uint BLOCKS_OF_PART = (BLOCKS + SUM_PARTS - 1) / SUM_PARTS;
+uint block_of_sums(uint t) { return sum_part() * BLOCKS_OF_PART + t; }
+
+const uint SUMS_OF_SUBGROUP = OWN_MATRICES * BLOCKS_OF_PART;
+SUMS sums[SUMS_OF_SUBGROUP];
+#define DECLARE_SUMS(name, blocks)
+#define START_SUMS(name, blocks, carried, dims) FOR_MATRICES(i, OWN_MATRICES *BLOCKS_OF_PART) sums[i] = ZEROS;
+#define ADD_FIRST(name, blocks, factors, all_visible) add_products();
+
+// Past the last block, that one once more, for nothing.
+void add_products() {
+    FOR_MATRICES(step, PASSING / MATRIX_K) {
+        MATRIX_A factors[OWN_MATRICES];
+        FOR_MATRICES(r, OWN_MATRICES)
+        coopMatLoad(factors[r], tiles, factors_of(r) + step * MATRIX_K / 8, WEIGHT_PITCH, ROWS_IN_MEMORY);
+        FOR_MATRICES(t, BLOCKS_OF_PART) {
+            uint block = BLOCKS % SUM_PARTS == 0 ? block_of_sums(t) : min(block_of_sums(t), BLOCKS - 1);
+            MATRIX_B passed;
+            coopMatLoad(passed, tiles, summed() + block * BLOCK_SIZE + step * MATRIX_K / 8, SUM_PITCH,
+                        COLUMNS_IN_MEMORY);
+            FOR_MATRICES(r, OWN_MATRICES)
+            sums[r * BLOCKS_OF_PART + t] = coopMatMulAdd(factors[r], passed, sums[r * BLOCKS_OF_PART + t]);
+        }
     }
-#define ADD_FIRST(sums, blocks, factors, all_visible) ADD_PRODUCTS(sums, blocks, factors, PASSED)
-#define ADD_SECOND(sums, blocks, factors, all_visible) ADD_PRODUCTS(sums, blocks, factors, SUMMED_SECOND)
-#define WEIGHTS weights_at
-#define SCORE_GRADIENTS score_gradients_at
+}
 
-#define DECLARE_SUMS(sums, blocks) SUMS sums[blocks];
-#define START_SUMS(sums, blocks, carried, dims) FOR_MATRICES(t, blocks) sums[t] = ZEROS;
-
-// A matrix after the other, through the subgroup's strip. store: of an own one, from a dim on, four.
-#define STORE_SUMS(sums, blocks, store)                                                                                \
-    FOR_MATRICES(t, blocks) {                                                                                          \
-        const uint pitch = MATRIX_N / 4;                                                                               \
+// A matrix after the other, through a part of the strip: the first one is stored, and the next one takes its place, so that the code stands
+// there once. store: of an own one, from a dim on, four.
+#define STORE_SUMS(name, blocks, store)                                                                                \
+    [[dont_unroll]] for (uint i = 0; i < SUMS_OF_SUBGROUP; ++i) {                                                      \
+        uint at = strip_of(own_matrix()) + kind() * MATRIX_M * GIVEN_PITCH;                                            \
         subgroupBarrier(); /* the strip's last readers are done */                                                     \
-        coopMatStore(sums[t], tiles, strip(), pitch, ROWS_IN_MEMORY);                                                  \
+        coopMatStore(sums[0], tiles, at, GIVEN_PITCH, ROWS_IN_MEMORY);                                                 \
         subgroupBarrier();                                                                                             \
-        [[dont_unroll]] for (uint n = subgroup_lane(); n < MATRIX_M * pitch; n += SUBGROUP_SIZE)                       \
-            store(first_own() + n / pitch, t * MATRIX_N + 4 * (n % pitch), uintBitsToFloat(tiles[strip() + n]));       \
+        [[dont_unroll]] for (uint n = subgroup_lane(); n < MATRIX_M * GIVEN_PITCH; n += SUBGROUP_SIZE) store(          \
+            i / BLOCKS_OF_PART * MATRIX_M + n / GIVEN_PITCH,                                                           \
+            block_of_sums(i % BLOCKS_OF_PART) * MATRIX_N + 4 * (n % GIVEN_PITCH), uintBitsToFloat(tiles[at + n]));     \
+        FOR_MATRICES(j, SUMS_OF_SUBGROUP - 1) sums[j] = sums[j + 1];                                                   \
     }
 
 #endif

@@ -13,7 +13,8 @@
 #define VECTOR uvec4 // eight dims on their way
 // No load is under a branch, so that several are under way together.
 #define DIM_THAT_IS(dim, dims) min(dim, (dims)-8)
-#define WITHIN(dim, dims, loaded) ((dims) % (MATRIX_K > 8 ? MATRIX_K : 8) == 0 || (dim) < (dims) ? loaded : VECTOR(0))
+#define WITHIN(dim, dims, loaded)                                                                                      \
+    (HEAD_DIM == V_HEAD_DIM && HEAD_DIM % (MATRIX_K > 8 ? MATRIX_K : 8) == 0 || (dim) < (dims) ? loaded : VECTOR(0))
 VECTOR load_query_of(Row row, uint dim) {
     return WITHIN(dim, HEAD_DIM, load_query_halves(row, DIM_THAT_IS(dim, HEAD_DIM)));
 }

@@ -8,9 +8,9 @@
 KeyRange keys; // of the workgroup, of sequence batch and KV head kv_head
 uint batch, kv_head;
 
-void take_keys(uint tile, const uint size) {
+void take_keys(uint tile, uint head, const uint size) {
     batch = workgroup().z;
-    kv_head = workgroup().y;
+    kv_head = head;
     keys = KeyRange(tile * size, min(tile * size + size, keys_in_memory(batch)));
 }
 

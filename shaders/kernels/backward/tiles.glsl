@@ -173,10 +173,12 @@ vec2 row_numbers_at(uint i) { return row_numbers[i]; }
 void keep_row_numbers(uint i, vec2 numbers) { row_numbers[i] = numbers; }
 void keep_range(uint i, Row row) {}
 
-// carried: the row of the carries of an own one.
+// carried: the row of the carries of an own one, of those that exist.
 #define START_SUMS(sums, blocks, carried, dims)                                                                        \
     [[unroll]] for (uint i = 0; i < ROWS * (blocks); ++i) sums[i] =                                                    \
-        resumes() ? load_carry(carried(own_of(i / (blocks))), dim_of(i % (blocks)), dims) : vec4(0);
+        resumes() && is_own(own_of(i / (blocks)))                                                                      \
+            ? load_carry(carried(own_of(i / (blocks))), dim_of(i % (blocks)), dims)                                    \
+            : vec4(0);
 
 // store: of an own one, from a dim on, four. The first block of sums is stored and the next one takes its place: the code stands there once.
 #define STORE_SUMS(sums, blocks, store)                                                                                \

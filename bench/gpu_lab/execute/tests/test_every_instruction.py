@@ -177,6 +177,14 @@ def test_scalar_comparisons_with_constants(executors, condition, kind):
             assert answer["scc"] == SCALAR_CONDITIONS[condition](as_number(a), constant), f"{executor.gpu}: {a:#x}, {constant}"
 
 
+@pytest.mark.parametrize("constant", (0, 1, 0xD0, 0x7FFF, 0x8000, 0xFFFF))
+def test_scalar_moves_of_constants(executors, constant):
+    for a in (0, 1):
+        code = f"s_cmp_eq_u32 s0, 1\n{{name}} s1, {constant:#x}"
+        for executor, answer in runs(executors, ["s_cmovk_i32"], code, s={"0": a, "1": 0x12345678}, want_s=[1]):
+            assert answer["s"]["1"] == (signed(constant, 16) & 0xFFFFFFFF if a == 1 else 0x12345678), executor.gpu
+
+
 @pytest.mark.parametrize("condition", FLOAT_CONDITIONS)
 def test_scalar_comparisons_of_floats(executors, condition):
     for a, b in pairs(FLOATS):
