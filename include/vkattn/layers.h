@@ -342,7 +342,9 @@ VKATTN_API vkattn_result vkattn_cache_append_plan(vkattn_context context, const 
  *             values, hidden features; NONE: that of the query. What is added up from layer to layer, query, residual and output,
  *             keeps its own type, and each product and each attention accumulates in f32. Where the device does not compute in it
  *             (half_workspaces of vkattn_device_facts for F16) it is F32. F16 for a query of F32: numbers up to 65504 then lie
- *             between the steps, and matrix units serve all products of more than a few tokens */
+ *             between the steps, and matrix units serve all products of more than a few tokens
+ * activations  what vkattn_layer_activations says, optional: receives what the backward pass reads of this one. MHA and MLA, of whole
+ *             sequences: no cache, past or present. MLA is then computed in the naive form. Bound as VKATTN_ROLE_ACTIVATIONS */
 typedef struct vkattn_layer_call {
     VKATTN_STRUCT_SIZE(vkattn_layer_call);
     vkattn_tensor query;
@@ -375,6 +377,7 @@ typedef struct vkattn_layer_call {
     vkattn_type intermediate_type;
     vkattn_tensor tree_mask;
     vkattn_tensor positions;
+    vkattn_tensor activations;
 } vkattn_layer_call;
 
 /* Plans one use of a layer: the whole layer then records as one plan. On failure *plan is NULL. */
@@ -387,6 +390,70 @@ VKATTN_API vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_laye
  * kernel that the self-test has not judged yet is taken to pass. */
 VKATTN_API vkattn_result vkattn_layer_measure(vkattn_context context, const vkattn_layer_config *config,
                                               const vkattn_layer_call *call, vkattn_measure *measure);
+
+/* ------------------------------------------------------------------------------------------------ gradients of layers */
+
+/* Describes what a call saves for its backward pass: F32 [N,64], contiguous, whose contents are the library's own. To be given as the call's
+ * activations, bound in the forward pass, and given as activations, bound in the backward pass. The call is that of the forward pass,
+ * its activations ignored. Fails with VKATTN_ERROR_INVALID_ARGUMENT, or VKATTN_ERROR_UNSUPPORTED for what has no gradients. */
+VKATTN_API vkattn_result vkattn_layer_activations(vkattn_layer layer, const vkattn_layer_call *call,
+                                                  vkattn_tensor *activations);
+
+/* Where the gradient of a layer's weight goes.
+ *
+ * name     of the weight, as vkattn_weight has it; the weight is F32, F16 or BF16
+ * tensor   of the weight's shape, F32, F16 or BF16; strides and offset are ignored: contiguous
+ * region   of a storage buffer, as that of vkattn_weight; it must outlive the plan, and shares no memory with what is read */
+typedef struct vkattn_weight_gradient {
+    const char *name;
+    vkattn_tensor tensor;
+    vkattn_region region;
+} vkattn_weight_gradient;
+
+/* The gradients of sum(output * d_output) of one use of a layer, by the chain rule over the backward passes of its operators
+ * (gradients.h): MHA, MQA and GQA with rotary embedding, norms of heads and the gate; MLA with its compressed keys and values and its norms.
+ *
+ * call            as of the forward pass, its output, residual and attn_weights ignored; its tensors are bound by its roles
+ * activations     what the forward pass saved (vkattn_layer_activations), bound as VKATTN_ROLE_ACTIVATIONS; absent: it is computed again, in
+ *                 the workspace, by the same kernels, and gives the same gradients
+ * d_output        [B,Lq,embed_dim], last stride 1; bound as VKATTN_ROLE_D_OUTPUT. Also the gradient of the call's residual
+ * residual        [B,Lq,embed_dim], last stride 1, optional, with d_query: the gradient of another branch, added to it; bound as
+ *                 VKATTN_ROLE_RESIDUAL
+ * d_query         [B,Lq,embed_dim], last stride 1; bound as VKATTN_ROLE_D_QUERY: of self attention the gradient of the hidden states, where the
+ *                 call normalises them of what it is given. It may be the residual, bound to the same place with the same layout and type
+ * d_key, d_value  [B,Lk,embed_dim], last stride 1, beside key and value alone; bound as VKATTN_ROLE_D_KEY and VKATTN_ROLE_D_VALUE
+ * d_norm_weight   [embed_dim] contiguous, beside norm_weight alone; bound as VKATTN_ROLE_D_NORM_WEIGHT
+ * gradients, gradient_count   of weights, each named once at most. Quantised weights have none, and take part in the others
+ * accumulate      1: d_norm_weight and gradients, which are F32 then, are added to what they hold; else 0
+ * F32, F16 or BF16 each. Gradients that are absent are not computed, and one is there at least; they share no memory with what is read, but
+ * as said. Between the steps gradients have the type that activations have (intermediate_type), sums of several branches F32.
+ * Without tokens gradients of weights are 0, or keep their bytes where they accumulate. Packed tokens that belong to no sequence count in
+ * no gradient, and have d_query 0 or the residual, where d_output is 0 for them, as it must be.
+ * Calls with a cache, past_key or present_key, layers with an indexer and other kinds fail with VKATTN_ERROR_UNSUPPORTED; masks and
+ * positions have no gradients. */
+typedef struct vkattn_layer_backward_desc {
+    VKATTN_STRUCT_SIZE(vkattn_layer_backward_desc);
+    const vkattn_layer_call *call;
+    vkattn_tensor activations;
+    vkattn_tensor d_output;
+    vkattn_tensor residual;
+    vkattn_tensor d_query;
+    vkattn_tensor d_key;
+    vkattn_tensor d_value;
+    vkattn_tensor d_norm_weight;
+    const vkattn_weight_gradient *gradients;
+    uint32_t gradient_count;
+    uint32_t accumulate;
+} vkattn_layer_backward_desc;
+
+/* Plans one backward pass of a layer, as one plan. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or
+ * VKATTN_ERROR_UNSUPPORTED. On failure *plan is NULL. */
+VKATTN_API vkattn_result vkattn_layer_backward_plan(vkattn_layer layer, const vkattn_layer_backward_desc *desc,
+                                                    vkattn_plan *plan);
+
+/* Fills in what such a plan would take; the regions of gradients are not looked at. */
+VKATTN_API vkattn_result vkattn_layer_backward_measure(vkattn_layer layer, const vkattn_layer_backward_desc *desc,
+                                                       vkattn_measure *measure);
 
 #ifdef __cplusplus
 }

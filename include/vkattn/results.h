@@ -12,8 +12,8 @@
  *   vkattn_failure, vkattn_type_info, vkattn_plan_binding, vkattn_option, vkattn_check, vkattn_candidate, vkattn_memory_request,
  *   vkattn_variant_request, vkattn_shader.
  *   Structures that never change: vkattn_optional_float, vkattn_optional_uint, vkattn_region, vkattn_tensor, vkattn_binding,
- *   vkattn_semaphore, vkattn_trait, vkattn_weight, vkattn_rope_scaling, vkattn_recurrent_states, vkattn_bound_plan, vkattn_memory;
- *   and of arrays that the library shows: vkattn_kernel_support, vkattn_matrix_shape, vkattn_shader_constant,
+ *   vkattn_semaphore, vkattn_trait, vkattn_weight, vkattn_weight_gradient, vkattn_rope_scaling, vkattn_recurrent_states, vkattn_bound_plan,
+ *   vkattn_memory; and of arrays that the library shows: vkattn_kernel_support, vkattn_matrix_shape, vkattn_shader_constant,
  *   vkattn_shader_statistic, vkattn_shader_text.
  *   Numbers are added to enumerations; those that there are keep their meaning. */
 #ifndef VKATTN_RESULTS_H

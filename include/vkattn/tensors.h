@@ -163,8 +163,10 @@ typedef enum vkattn_role {
     VKATTN_ROLE_FIRST_MOMENT = 71,
     VKATTN_ROLE_SECOND_MOMENT = 72,
     VKATTN_ROLE_LEARNING_RATE = 73,
-    VKATTN_ROLE_COPY = 74, /* of a parameter, in another type */
-    VKATTN_ROLE_COUNT = 75,
+    VKATTN_ROLE_COPY = 74,        /* of a parameter, in another type */
+    VKATTN_ROLE_ACTIVATIONS = 75, /* of a layer's forward pass, for its backward pass: layers.h */
+    VKATTN_ROLE_D_NORM_WEIGHT = 76,
+    VKATTN_ROLE_COUNT = 77,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

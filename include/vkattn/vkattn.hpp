@@ -466,6 +466,27 @@ class Layer {
         return detail::returned(result, Plan(created));
     }
 
+    // Describes what a call saves for its backward pass: the call's activations, and those of backward_plan.
+    Returned<vkattn_tensor> activations(const vkattn_layer_call &call) const {
+        vkattn_tensor described{};
+        const vkattn_result result = vkattn_layer_activations(get(), &call, &described);
+        return detail::returned(result, described);
+    }
+
+    // Plans the backward pass of one use of the layer.
+    Returned<Plan> backward_plan(const vkattn_layer_backward_desc &desc) const {
+        vkattn_plan created = nullptr;
+        const vkattn_result result = vkattn_layer_backward_plan(get(), &desc, &created);
+        return detail::returned(result, Plan(created));
+    }
+
+    // What such a plan would take.
+    Returned<vkattn_measure> measure_backward(const vkattn_layer_backward_desc &desc) const {
+        vkattn_measure measured{};
+        const vkattn_result result = vkattn_layer_backward_measure(get(), &desc, &measured);
+        return detail::returned(result, measured);
+    }
+
     // Returns the C handle, owned by this object.
     vkattn_layer get() const noexcept { return handle_.get(); }
     explicit operator bool() const noexcept { return handle_ != nullptr; }

@@ -92,6 +92,8 @@ class Call:
         array = self.outputs[role]
         if shape is not None and tuple(shape) != array.shape:
             array = array.reshape(shape)
-        if isinstance(array, Array):
-            return array
+        return array if isinstance(array, Array) else self.of_kind(array)
+
+    def of_kind(self, array):
+        """A result on the host in the kind that the caller has."""
         return tensor_of(array) if self.torch else public(array)

@@ -8,7 +8,7 @@ import types
 import numpy
 
 from . import _abi
-from .arrays import FLOATS, MASKS, broadcastable, checked_bounds, describe, set_masks
+from .arrays import FLOATS, MASKS, broadcastable, checked_bounds, describe, dtype_of, is_contiguous, set_masks
 from .calls import Call
 from .compiled import outside_graphs
 from .context import default_context
@@ -75,12 +75,13 @@ class Layer:
                                                    raw),
                                   "vkattn_layer_destroy", self.context.handle, *buffers)
         self._plans = collections.OrderedDict()
+        self._weights = {name: (array.shape, dtype_of(array)) for name, array in arrays.items()}
 
     @outside_graphs
     def __call__(self, query, key=None, value=None, *, cache=None, attn_mask=None, block_mask=None, block_size=128,
                  key_padding_mask=None, key_lengths=None, is_causal=False, window=None, causal_alignment="top_left", past_len=0,
                  cu_seqlens=None, max_seqlen=0, positions=None, residual=None, norm=None, norm_epsilon=None, output_shape=None, out=None,
-                 kernel="auto", intermediate_dtype=None, tree_mask=None):
+                 kernel="auto", intermediate_dtype=None, tree_mask=None, activations=None):
         """Computes the layer.
 
         query         [B,Lq,width]: float32, float16 or bfloat16
@@ -97,16 +98,108 @@ class Layer:
         out           an Array for the result, which may be the residual
         intermediate_dtype  of what lies between the layer's steps: float32, float16 or bfloat16, where the device computes in it;
                       None: the query's
+        activations   an Array that Layer.activations gave: receives what Layer.backward reads of this call
         Masks as in attention(), and results of the kinds that it gives: [B,Lq,width] in the query's type.
         """
         arguments = locals()
-        del arguments["self"], arguments["cache"]
+        del arguments["self"], arguments["cache"], arguments["activations"]
         given, layer_call = _described(self.context, arguments)
+        if activations is not None:
+            given.outputs["activations"] = self._checked(activations)
+            layer_call.activations = describe(activations, "activations")
         tokens = None
         if cu_seqlens is not None:
             tokens = _tokens_of(given.inputs["cu_seqlens_q"], given.inputs["query"], max_seqlen)
         self._run(given, layer_call, cache, tokens)
         return given.given_back("output")
+
+    def _checked(self, activations):
+        if not isinstance(activations, Array):
+            raise TypeError(f"activations: {type(activations).__name__}, expected an Array of Layer.activations")
+        return self.context.own(activations, "activations")
+
+    def activations(self, query, key=None, value=None, **arguments):
+        """An Array for what a call saves for its backward pass, of mha and mla without a cache; arguments: the call's, but out."""
+        _, layer_call = _described(self.context, {"query": query, "key": key, "value": value, **arguments})
+        tensor = _abi.Tensor()
+        with self.context.lock:
+            call("vkattn_layer_activations", self._handle.raw, layer_call, tensor)
+        return self.context.result((tensor.shape[0], tensor.shape[1]))
+
+    @outside_graphs
+    def backward(self, query, d_output, key=None, value=None, *, gradients=("query",), activations=None, residual=None, into=None,
+                 accumulate=False, **arguments):
+        """The gradients of sum(output * d_output), where output is that of the layer with the same arguments, of mha and mla without a cache.
+
+        d_output     [B,Lq,width]: float32, float16 or bfloat16; also the gradient of the call's residual
+        gradients    names: "query", of self attention the hidden states; "key" and "value" of cross attention; "norm" where the call has one;
+                     weights by the layer's names ("q_proj.weight"), float32, float16 or bfloat16
+        activations  the Array that the call saved to; None: what is needed is computed again, to the same bits
+        residual     [B,Lq,width]: the gradient of another branch, added to the query's
+        into         {name: Array} for results; without one of a weight a call on Arrays makes a new Array, and with it a new plan
+        accumulate   True: gradients of weights and of the norm are added to what into's Arrays of float32 hold
+        Returns {name: gradient}, each in the shape and type of what it is the gradient of, or into's; of the kind that results are.
+        """
+        for name in {"out", "output_shape", "cache"} & arguments.keys():
+            raise TypeError(f"{name}: no argument of a layer's backward pass")
+        names = (gradients,) if isinstance(gradients, str) else tuple(gradients)
+        into = dict(into or {})
+        self._check_names(names, into, accumulate)
+        arguments = {"query": query, "key": key, "value": value, "residual": residual, **arguments}
+        given, layer_call = _described(self.context, arguments, d_output)
+        desc = _abi.LayerBackwardDesc(call=ctypes.pointer(layer_call), accumulate=_abi.flag("accumulate", accumulate),
+                                      d_output=describe(given.take("d_output", d_output), "d_output"), residual=layer_call.residual)
+        if activations is not None:
+            given.inputs["activations"] = self._checked(activations)
+            desc.activations = describe(activations, "activations")
+        made = {name: self._take_result(given, desc, name, into.get(name)) for name in names if name in _INPUTS}
+        weights = {name: into[name] if name in into else self.context.result(*self._weights[name]) for name in names if name not in _INPUTS}
+        self._run_backward(given, desc, layer_call, weights)
+        made = {name: given.given_back(role) for name, role in made.items()}
+        for name, array in weights.items():
+            made[name] = array if given.on_device or name in into else given.of_kind(array.download())
+        return {name: made[name] for name in names}
+
+    def _check_names(self, names, into, accumulate):
+        known = (*_INPUTS, *self._weights)
+        for name in (*names, *into):
+            if name not in known:
+                raise ValueError(f"gradients: {name!r}, expected some of {', '.join(known)}")
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"gradients: {names}, expected one at least, each once")
+        for name, array in into.items():
+            if name not in names:
+                raise ValueError(f"into: {name!r}, expected names that are among gradients")
+            if not isinstance(array, Array):
+                raise TypeError(f"into: {type(array).__name__} for {name}, expected Arrays")
+            self.context.own(array, name)
+            if name in self._weights and (array.shape != self._weights[name][0] or not is_contiguous(array)):
+                raise ValueError(f"into: {name} of shape {list(array.shape)}, expected {list(self._weights[name][0])} without gaps")
+        missing = [name for name in names if name not in ("query", "key", "value") and name not in into]
+        if accumulate and missing:
+            raise ValueError(f"into: without {missing[0]}, expected an Array to add to, with accumulate")
+
+    def _take_result(self, given, desc, name, array):
+        """The role of the gradient of an input."""
+        of, role = _INPUTS[name]
+        if of not in given.inputs:
+            raise ValueError(f"gradients: {name!r}, expected an argument {name}")
+        like = given.inputs[of]
+        made = given.result(role, like.shape, dtype_of(like) if array is None else array.dtype, array)
+        setattr(desc, role, describe(made, role))
+        return role
+
+    def _run_backward(self, given, desc, layer_call, weights):
+        entries = (_abi.WeightGradient * max(len(weights), 1))(*(
+            _abi.WeightGradient(name=name.encode(), tensor=describe(array, name), region=array.buffer.region(array.bound_byte))
+            for name, array in weights.items()))
+        apart = _abi.LayerBackwardDesc.from_buffer_copy(desc)
+        apart.call = None
+        described = bytes(layer_call) + bytes(apart) + b"".join(
+            name.encode() + bytes(entry.tensor) + bytes(entry.region) for name, entry in zip(weights, entries))
+        desc.gradients, desc.gradient_count = entries, len(weights)
+        given.run("vkattn_layer_backward_plan", desc, may_share=("residual",), layer=self._handle, plans=self._plans, described=described,
+                  keep=[array.buffer for array in weights.values()])
 
     def _run(self, given, layer_call, cache, tokens):
         """tokens: of each sequence, where they may differ: the library must know it before."""
@@ -151,18 +244,22 @@ class Layer:
 
 # Of the signature above, which is the only one.
 _DEFAULTS = {name: parameter.default for name, parameter in inspect.signature(Layer.__call__).parameters.items()
-             if name not in ("self", "cache")}
+             if name not in ("self", "cache", "activations")}
+
+_INPUTS = {"query": ("query", "d_query"), "key": ("key", "d_key"), "value": ("value", "d_value"),  # by their names as gradients
+           "norm": ("norm_weight", "d_norm_weight")}
 
 
-def _described(context, arguments):
-    """The Call of a use of a layer and its description, by arguments of Layer.__call__ but the cache."""
+def _described(context, arguments, d_output=None):
+    """The Call of a use of a layer and its description, by arguments of Layer.__call__ but the cache. d_output: given to its backward
+    pass, which has no output."""
     unknown = arguments.keys() - _DEFAULTS.keys()
     if unknown:
         raise TypeError(f"{min(unknown)}: no argument of a layer without a cache, expected one of {', '.join(_DEFAULTS)}")
     its = types.SimpleNamespace(**{**_DEFAULTS, **arguments})
     given = Call(context, [(name, getattr(its, name)) for name in (
         "query", "key", "value", "attn_mask", "block_mask", "key_padding_mask", "key_lengths", "tree_mask", "positions",
-        "residual", "norm", "out")])
+        "residual", "norm", "out")] + [("d_output", d_output)])
     for role in ("query", "key", "value", "attn_mask", "residual"):
         if getattr(its, role) is not None:
             given.take(role, getattr(its, role), MASKS[:3] if role == "attn_mask" else FLOATS)
@@ -171,10 +268,10 @@ def _described(context, arguments):
     if its.attn_mask is not None:
         given.inputs["attn_mask"] = broadcastable(given.inputs["attn_mask"], "attn_mask")
     query = given.inputs["query"]
-    output = given.result("output", its.output_shape or query.shape, query, its.out)
+    outputs = {} if d_output is not None else {"output": given.result("output", its.output_shape or query.shape, query, its.out)}
     desc = _abi.LayerCall(kernel=its.kernel, past_len=its.past_len, max_seqlen=its.max_seqlen)
     set_masks(desc, its.is_causal, its.window, its.causal_alignment, its.block_size)
-    for role, array in {**given.inputs, "output": output}.items():
+    for role, array in {**given.inputs, **outputs}.items():
         setattr(desc, role, describe(array, role))
     given.take_norm(desc, its.norm, its.norm_epsilon)
     if its.intermediate_dtype is not None:

@@ -6,6 +6,7 @@
 #include "runtime/layers/cache.hpp"
 #include "runtime/layers/call.hpp"
 #include "runtime/layers/layer.hpp"
+#include "runtime/layers/layer_backward.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/index.hpp"
 #include "runtime/ops/linear.hpp"
@@ -759,6 +760,42 @@ vkattn_result vkattn_layer_plan(vkattn_layer layer, const vkattn_layer_call *cal
         builder.keep(layer->layer);
         if (given.cache != nullptr) builder.keep(given.cache->shared);
         return std::make_unique<vkattn_plan_opaque>(layer->context, builder.build());
+    });
+}
+
+vkattn_result vkattn_layer_activations(vkattn_layer layer, const vkattn_layer_call *call, vkattn_tensor *activations) {
+    return guard([&] {
+        require_given(layer, "layer");
+        require_given(activations, "activations");
+        const vkattn_layer_call given = sized(call, "call");
+        const InUse use(layer->usage);
+        *activations = layer_activations(*layer->layer, with_object(given));
+    });
+}
+
+vkattn_result vkattn_layer_backward_plan(vkattn_layer layer, const vkattn_layer_backward_desc *desc,
+                                         vkattn_plan *plan) {
+    return create(plan, "plan", [&] {
+        require_given(layer, "layer");
+        const vkattn_layer_backward_desc given = sized(desc, "desc");
+        const InUse use(layer->usage);
+        PlanBuilder builder(layer->context->context);
+        plan_layer_backward(builder, *layer->layer, with_object(sized(given.call, "call")), given);
+        builder.keep(layer->layer);
+        return std::make_unique<vkattn_plan_opaque>(layer->context, builder.build());
+    });
+}
+
+vkattn_result vkattn_layer_backward_measure(vkattn_layer layer, const vkattn_layer_backward_desc *desc,
+                                            vkattn_measure *measure) {
+    return guard([&] {
+        require_given(layer, "layer");
+        const vkattn_layer_backward_desc given = sized(desc, "desc");
+        const InUse use(layer->usage);
+        const vkattn_measure own = measured(layer->context->context, [&](PlanBuilder &builder) {
+            plan_layer_backward(builder, *layer->layer, with_object(sized(given.call, "call")), given);
+        });
+        fill_in(measure, own, "measure");
     });
 }
 

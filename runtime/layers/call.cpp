@@ -259,13 +259,16 @@ std::vector<View> add_token_projections(PlanBuilder &builder, const Layer &layer
     return outputs;
 }
 
-void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core) {
-    vkattn_attention_desc desc{};
+DescribedCore described_core(const Layer &layer, const LayerCall &call, const CoreAttention &core) {
+    DescribedCore described{};
+    vkattn_attention_desc &desc = described.desc;
+    AttentionSources &sources = described.sources = attention_roles();
     copy_tensors(call, desc);
     desc.query = core.query.tensor;
     desc.key = core.key.tensor;
     desc.value = core.value.tensor; // absent: the first elements of the keys
     desc.output = core.output.tensor;
+    desc.log_sum_exp = core.log_sum_exp.tensor;
     desc.scale = layer.config().scale.present != 0 ? layer.config().scale : core.scale;
     desc.softcap = layer.config().softcap;
     desc.kv_head_mapping = core.kv_head_mapping;
@@ -282,17 +285,23 @@ void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCal
     }
     desc.key_scales = key_scales.tensor;
     desc.value_scales = value_scales.tensor;
-    AttentionSources sources = attention_roles();
     set_visible(desc, sources, call, core.positions, core.block_table);
     sources[BINDING_QUERY] = core.query.source;
     sources[BINDING_KEY] = core.key.source;
     sources[BINDING_VALUE] = present(core.value) ? core.value.source : core.key.source;
     sources[BINDING_OUTPUT] = core.output.source;
+    sources[BINDING_LOG_SUM_EXP] = core.log_sum_exp.source;
     sources[BINDING_KEY_INDICES] = core.key_indices.source;
     sources[BINDING_KEY_SCALES] = key_scales.source;
     sources[BINDING_VALUE_SCALES] = present(core.value) ? value_scales.source : key_scales.source;
+    return described;
+}
+
+void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core) {
+    const DescribedCore described = described_core(layer, call, core);
     const bool paged = present(core.block_table);
-    add_attention(builder, check_attention(desc, paged ? call.object->sizes().capacity : kLargestSize), sources);
+    add_attention(builder, check_attention(described.desc, paged ? call.object->sizes().capacity : kLargestSize),
+                  described.sources);
 }
 
 namespace {

@@ -96,12 +96,18 @@ std::vector<View> projection_weights(const Layer &layer, std::span<const std::st
 // tokens without a past are packed as they are.
 struct CoreAttention {
     View query, key, value, output; // [B,H,L,D] each; value absent: the first elements of key's rows
+    View log_sum_exp;               // F32 [B,H,L], of packed tokens [H,total]; absent: not asked for
     View block_table;               // present: key and value lie in pages
     View key_indices;               // [B,1,L,N] I32: lists of keys, present where queries attend those alone
     vkattn_optional_float scale{};  // where the config has none; left out: 1/sqrt(D)
     Positions positions;
     vkattn_kv_head_mapping kv_head_mapping = VKATTN_KV_HEADS_GROUPED;
 };
+struct DescribedCore {
+    vkattn_attention_desc desc;
+    AttentionSources sources;
+};
+DescribedCore described_core(const Layer &layer, const LayerCall &call, const CoreAttention &core);
 void add_core_attention(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const CoreAttention &core);
 
 // What of the call decides by positions which keys are visible, and where sequences lie: into a description of attention, or

@@ -7,8 +7,11 @@
 #include "runtime/layers/indexer.hpp"
 #include "runtime/layers/latent_mha.hpp"
 #include "runtime/layers/latent_query.hpp"
+#include "runtime/layers/layer_backward.hpp"
 #include "runtime/layers/mha.hpp"
+#include "runtime/layers/mha_backward.hpp"
 #include "runtime/layers/mla.hpp"
+#include "runtime/layers/mla_backward.hpp"
 #include "runtime/layers/mla_block.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/problem/scales.hpp"
@@ -25,6 +28,32 @@ namespace vkattn {
 namespace {
 
 constexpr uint64_t kWeightAlignment = 16;
+
+} // namespace
+
+vkattn_tensor without_layout(const vkattn_weight &weight) {
+    vkattn_tensor tensor = weight.tensor;
+    std::fill(std::begin(tensor.strides), std::end(tensor.strides), 0);
+    tensor.offset = 0;
+    return normalised(tensor, weight.name);
+}
+
+std::string place_problem(const Context &context, const vkattn_weight &weight) {
+    const uint64_t needed = extent_bytes(without_layout(weight));
+    const vkattn_region &region = weight.region;
+    if (region.buffer == VK_NULL_HANDLE) {
+        const uint64_t stored = bytes_of(weight.tensor.type, extent_elements(without_layout(weight)));
+        return weight.bytes >= stored ? "" : text(weight.name, " has ", weight.bytes, " bytes, expected ", stored);
+    }
+    if (region.offset % kWeightAlignment != 0)
+        return text(weight.name, " has offset ", region.offset, ", expected a multiple of ", kWeightAlignment);
+    const uint64_t most = context.buffer_bytes(region.buffer).value_or(UINT64_MAX);
+    if (region.offset <= most && region.bytes <= most - region.offset && needed <= region.bytes) return "";
+    return text(weight.name, " has a region of ", region.bytes, " bytes from ", region.offset, " on, expected ", needed,
+                " bytes within its buffer");
+}
+
+namespace {
 
 bool matches(const vkattn_tensor &tensor, const WeightSpec &spec) {
     return tensor.rank == spec.shape.size() && std::equal(spec.shape.begin(), spec.shape.end(), tensor.shape);
@@ -43,14 +72,6 @@ const WeightSpec *find_spec(std::span<const WeightSpec> specs, const std::string
     return found == specs.end() ? nullptr : &*found;
 }
 
-// The weight's tensor, contiguous, as it is whatever strides and offset say.
-vkattn_tensor without_layout(const vkattn_weight &weight) {
-    vkattn_tensor tensor = weight.tensor;
-    std::fill(std::begin(tensor.strides), std::end(tensor.strides), 0);
-    tensor.offset = 0;
-    return normalised(tensor, weight.name);
-}
-
 void add_problem(std::string &problems, const std::string &problem) {
     problems += (problems.empty() ? "weights: " : "; ") + problem;
 }
@@ -61,22 +82,6 @@ std::string type_problem(const WeightSpec &spec, vkattn_type type) {
     const bool matrix = spec.use.times > 0 && !spec.use.by_columns;
     return text(spec.name, " has type ", type_name(type), ", expected ", type_names(matrix ? is_weight : is_float),
                 spec.use.by_columns ? ", since this layer reads it by columns" : "");
-}
-
-// Why the weight is not all there; "": it is.
-std::string place_problem(const Context &context, const vkattn_weight &weight) {
-    const uint64_t needed = extent_bytes(without_layout(weight));
-    const vkattn_region &region = weight.region;
-    if (region.buffer == VK_NULL_HANDLE) {
-        const uint64_t stored = bytes_of(weight.tensor.type, extent_elements(without_layout(weight)));
-        return weight.bytes >= stored ? "" : text(weight.name, " has ", weight.bytes, " bytes, expected ", stored);
-    }
-    if (region.offset % kWeightAlignment != 0)
-        return text(weight.name, " has offset ", region.offset, ", expected a multiple of ", kWeightAlignment);
-    const uint64_t most = context.buffer_bytes(region.buffer).value_or(UINT64_MAX);
-    if (region.offset <= most && region.bytes <= most - region.offset && needed <= region.bytes) return "";
-    return text(weight.name, " has a region of ", region.bytes, " bytes from ", region.offset, " on, expected ", needed,
-                " bytes within its buffer");
 }
 
 void check_weight(const Context &context, const vkattn_weight &weight, std::span<const WeightSpec> specs,
@@ -174,14 +179,13 @@ uint64_t Layer::place_weights() {
 
 void Layer::upload(std::span<const vkattn_weight> given) {
     std::vector<vkattn_weight> weights(given.begin(), given.end());
-    std::vector<RopeFrequency> frequencies;
     if (rope_dims(config_) > 0) {
-        frequencies = vkattn::rope_frequencies(rope_dims(config_), config_);
+        frequencies_ = vkattn::rope_frequencies(rope_dims(config_), config_);
         vkattn_weight &table = weights.emplace_back();
         table.name = kRopeFrequencies;
-        table.tensor = contiguous(VKATTN_TYPE_F32, {4 * frequencies.size()});
-        table.data = frequencies.data();
-        table.bytes = frequencies.size() * sizeof(RopeFrequency);
+        table.tensor = contiguous(VKATTN_TYPE_F32, {4 * frequencies_.size()});
+        table.data = frequencies_.data();
+        table.bytes = frequencies_.size() * sizeof(RopeFrequency);
     }
     for (const vkattn_weight &weight : weights) {
         View &view = weights_[weight.name];
@@ -204,6 +208,13 @@ void Layer::upload(std::span<const vkattn_weight> given) {
 View Layer::weight(const std::string &name) const {
     const auto found = weights_.find(name);
     return found == weights_.end() ? View{} : found->second;
+}
+
+Rotation Layer::inverse_rotation(PlanBuilder &builder) const {
+    if (frequencies_.empty()) return {};
+    std::vector<RopeFrequency> inverse = frequencies_;
+    turn_back(inverse);
+    return {frequencies_view(builder, inverse), config_.rope_interleaved != 0};
 }
 
 vkattn_type type_of(const WeightSpec &spec, vkattn_type type) {
@@ -244,6 +255,9 @@ struct LayerKind {
     void (*plan)(PlanBuilder &, const Layer &, const LayerCall &);
     CacheSizes (*cache)(const vkattn_layer_config &);  // heads and widths; NULL: keeps none
     CacheSizes (*decode)(const vkattn_layer_config &); // of what decode steps keep; NULL: it takes none
+    // Rooms of what the backward pass reads, and that pass; NULL: it has no gradients.
+    void (*reserve)(PlanBuilder &, const Layer &, const LayerCall &, ActivationRooms &) = nullptr;
+    void (*backward)(const LayerBackward &) = nullptr;
 };
 
 std::vector<WeightSpec> mha_weights(const vkattn_layer_config &config) {
@@ -283,10 +297,12 @@ CacheSizes two_latents_cache(const vkattn_layer_config &config) {
 // In the order of vkattn_layer_kind. The two caches differ where a layer cannot do what its kind is for: LATENT_MHA takes
 // no cache here, yet its latents are what the method keeps; ENCODER takes one, but is meant for whole sequences.
 constexpr LayerKind kKinds[] = {
-    {checked_mha_config, mha_weights, mha_attention, plan_mha, head_cache, head_cache},
+    {checked_mha_config, mha_weights, mha_attention, plan_mha, head_cache, head_cache, reserve_mha_activations,
+     add_mha_backward},
     {checked_latent_mha_config, latent_mha_weights, latent_mha_attention, plan_latent_mha, nullptr, two_latents_cache},
     {checked_latent_query_config, latent_query_weights, latent_query_attention, plan_latent_query, nullptr, nullptr},
-    {checked_mla_config, mla_weights, mla_attention, plan_mla, latent_cache, latent_cache},
+    {checked_mla_config, mla_weights, mla_attention, plan_mla, latent_cache, latent_cache, reserve_mla_activations,
+     add_mla_backward},
     {checked_compressed_kv_config, compressed_kv_weights, compressed_kv_attention, plan_compressed_kv,
      two_latents_cache, two_latents_cache},
     {checked_encoder_config, encoder_weights, mha_attention, plan_encoder, head_cache, nullptr},
@@ -327,12 +343,43 @@ std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) 
     return decode == nullptr ? std::optional<CacheSizes>() : decode(config);
 }
 
+namespace {
+
+void require_gradients(const Layer &layer, const LayerCall &call) {
+    const auto refuse = [](bool given, auto... what) {
+        if (given) fail(VKATTN_ERROR_UNSUPPORTED, what..., " has no gradients yet");
+    };
+    refuse(kind_of(layer.config()).backward == nullptr, "layer: of another kind than MHA and MLA, which");
+    refuse(has_indexer(layer.config()), "layer: with an indexer, which");
+    refuse(call.object != nullptr, "cache: given, expected none, which");
+    for (const vkattn_tensor *tensor : {&call.past_key, &call.past_value, &call.present_key, &call.present_value})
+        refuse(present(*tensor), "past_key, past_value, present_key, present_value: given, expected none: a cache");
+}
+
+} // namespace
+
+vkattn_tensor layer_activations(const Layer &layer, const LayerCall &call) {
+    require_gradients(layer, call);
+    PlanBuilder builder(layer.context(), PlanBuilder::Purpose::kMeasure);
+    ActivationRooms rooms(builder, true);
+    kind_of(layer.config()).reserve(builder, layer, call, rooms);
+    return rooms.tensor();
+}
+
+void plan_layer_backward(PlanBuilder &builder, const Layer &layer, const LayerCall &call,
+                         const vkattn_layer_backward_desc &desc) {
+    require_gradients(layer, call);
+    LayerBackward backward(builder, layer, call, desc);
+    kind_of(layer.config()).backward(backward);
+}
+
 void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const vkattn_layer_kind kind = layer.config().kind;
     require(!present(call.residual) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "residual: given, expected none but for MHA and MLA");
     require(!present(call.norm_weight) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "norm_weight: given, expected none but for MHA and MLA");
+    if (present(call.activations)) require_gradients(layer, call);
     require(!present(call.positions) || rope_dims(layer.config()) > 0,
             "positions: given, expected none of a layer without a rotary embedding");
     kind_of(layer.config()).plan(builder, layer, call);

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "runtime/emit/rows.hpp"
 #include "runtime/layers/layer_spec.hpp"
+#include "runtime/ops/rope.hpp"
 #include "runtime/plan/builder.hpp"
 #include "runtime/vulkan/memory.hpp"
 
@@ -37,6 +37,8 @@ class Layer {
 
     // The layer's rotary embedding; without frequencies where it has none.
     Rotation rotation() const { return {weight(kRopeFrequencies), config_.rope_interleaved != 0}; }
+    // The same backwards, for gradients, in a table that the plan keeps.
+    Rotation inverse_rotation(PlanBuilder &builder) const;
 
   private:
     static constexpr const char *kRopeFrequencies = "rope frequencies"; // no weight can have a space in its name
@@ -47,7 +49,14 @@ class Layer {
     vkattn_layer_config config_;
     std::unique_ptr<Buffer> buffer_; // all weights, one after the other; none: only to be measured
     std::map<std::string, View> weights_;
+    std::vector<RopeFrequency> frequencies_; // what the table of rotation() holds
 };
+
+// The weight's tensor, contiguous, as it is whatever strides and offset say.
+vkattn_tensor without_layout(const vkattn_weight &weight);
+
+// Why the weight is not all there; "": it is.
+std::string place_problem(const Context &context, const vkattn_weight &weight);
 
 // Sizes of a cache that is asked for. layer NULL: of the description's own heads and widths; else of the layer's, which
 // must be of the same context.

@@ -1,5 +1,6 @@
 #include "runtime/layers/mha.hpp"
 
+#include "runtime/layers/mha_backward.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
@@ -11,14 +12,9 @@ namespace {
 
 constexpr float kEpsilon = 1e-6f; // of q_norm and k_norm
 
-struct Inputs {
-    ProductInput query, key, value; // [B,L,embed_dim]
-    uint64_t batch() const { return query.tokens.tensor.shape[0]; }
-    uint64_t q_len() const { return query.tokens.tensor.shape[1]; }
-    uint64_t new_len() const { return key.tokens.tensor.shape[1]; }
-};
+} // namespace
 
-Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
+MhaInputs mha_inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
     if (present(tokens)) return {tokens, tokens, tokens};
     const View query = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     require(present(call.key) == present(call.value), "key, value: one is absent, expected both or neither");
@@ -30,10 +26,11 @@ Inputs inputs_of(const LayerCall &call, const View &tokens, uint64_t width) {
     return {query, key, value};
 }
 
-// RMSNorm of each head of queries or keys, where the layer has its weight.
-RmsNorm head_norm(const Layer &layer, const std::string &name) {
+RmsNorm mha_head_norm(const Layer &layer, const std::string &name) {
     return {layer.weight(name), norm_epsilon_of(layer.config(), kEpsilon)};
 }
+
+namespace {
 
 std::array<std::string, 3> projection_names(const std::string &prefix) {
     return {prefix + "q_proj", prefix + "k_proj", prefix + "v_proj"};
@@ -43,7 +40,7 @@ struct Projected {
     View query, key, value; // [B,H,L,D] in the workspace
 };
 
-Projected project_inputs(PlanBuilder &builder, const Layer &layer, const Inputs &inputs, const std::string &prefix,
+Projected project_inputs(PlanBuilder &builder, const Layer &layer, const MhaInputs &inputs, const std::string &prefix,
                          vkattn_type type) {
     const std::array<std::string, 3> names = projection_names(prefix);
     const Projection projections[] = {{names[0], inputs.query}, {names[1], inputs.key}, {names[2], inputs.value}};
@@ -60,8 +57,8 @@ std::vector<View> token_weights(const Layer &layer, const std::string &prefix) {
 }
 
 // The norm that the call asks for, of self attention.
-Inputs normalised_inputs(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
-                         const Inputs &inputs, vkattn_type type) {
+MhaInputs normalised_inputs(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
+                            const MhaInputs &inputs, vkattn_type type) {
     const RmsNorm norm = checked_input_norm(call.norm_weight, call.norm_epsilon, layer.config().embed_dim);
     if (!present(norm.weight)) return inputs;
     require(!present(call.key), "norm: given beside key and value, expected neither of them");
@@ -107,7 +104,7 @@ AttentionSizes mha_attention(const vkattn_layer_config &config) {
 
 void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const MhaParts &parts) {
     const vkattn_layer_config &config = layer.config();
-    const Inputs inputs = inputs_of(call, parts.tokens, config.embed_dim);
+    const MhaInputs inputs = mha_inputs_of(call, parts.tokens, config.embed_dim);
     require_paired_cache(call);
     const Positions positions = checked_positions(layer, call, inputs.query.tokens.tensor);
     const CacheTokens tokens{config.num_kv_heads, config.head_dim, inputs.new_len()};
@@ -117,14 +114,14 @@ void add_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call, co
     const vkattn_type type = workspace_type(builder, call, inputs.query.tokens);
     const Heads attended =
         workspace_heads(builder, type, inputs.batch(), inputs.q_len(), config.num_heads, config.head_dim);
-    const Inputs normed = normalised_inputs(builder, layer, call, parts.prefix, inputs, type);
+    const MhaInputs normed = normalised_inputs(builder, layer, call, parts.prefix, inputs, type);
     const Projected projected = project_inputs(builder, layer, normed, parts.prefix, type);
     builder.barrier();
     const Rotation rotation = layer.rotation();
     const CachedRows query = add_past_rows(builder, {}, projected.query, positions, rotation,
-                                           head_norm(layer, parts.prefix + "q_norm.weight"));
+                                           mha_head_norm(layer, parts.prefix + "q_norm.weight"));
     const CachedRows key = add_past_rows(builder, keys, projected.key, positions, rotation,
-                                         head_norm(layer, parts.prefix + "k_norm.weight"));
+                                         mha_head_norm(layer, parts.prefix + "k_norm.weight"));
     const CachedRows value = add_past_rows(builder, values, projected.value, positions);
     builder.barrier();
     add_new_rows(builder, {query.new_rows, key.new_rows, value.new_rows});
@@ -158,7 +155,7 @@ void plan_mha(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     MhaParts parts;
     parts.output = role_view(checked_output(call, query.shape[0], query.shape[1], width), VKATTN_ROLE_OUTPUT);
     parts.residual = checked_residual(call, query.shape[0], query.shape[1], width);
-    add_mha(builder, layer, call, parts);
+    (present(call.activations) ? add_mha_saving : add_mha)(builder, layer, call, parts);
 }
 
 } // namespace vkattn

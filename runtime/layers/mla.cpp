@@ -1,6 +1,7 @@
 #include "runtime/layers/mla.hpp"
 
 #include "runtime/layers/indexer.hpp"
+#include "runtime/layers/mla_backward.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
 
@@ -9,28 +10,6 @@
 
 namespace vkattn {
 namespace {
-
-constexpr float kEpsilon = 1e-6f;
-
-// One use of the layer on its way through the plan.
-struct Mla {
-    PlanBuilder &builder;
-    const Layer &layer;
-    const LayerCall &call;
-    std::string prefix;
-    uint64_t batch, len;
-    vkattn_type type; // of what lies in the workspace
-    Positions positions;
-    View block_table; // of the call's cache, where that has pages
-    View key_indices; // that the indexer chose, if it did
-    const vkattn_layer_config &config() const { return layer.config(); }
-    uint64_t heads() const { return config().num_heads; }
-    uint64_t nope() const { return config().qk_nope_head_dim; }
-    uint64_t rope() const { return config().qk_rope_head_dim; }
-    uint64_t values() const { return config().v_head_dim; }
-    uint64_t rank() const { return config().kv_lora_rank; }
-    View weight(const char *name) const { return layer.weight(prefix + name); }
-};
 
 // [q_nope | q_pe] of every head and [c | k_pe] of the new tokens, not yet rotated; beside them the indexer's, if there is one.
 struct Projected {
@@ -61,15 +40,16 @@ Projected project_tokens(const Mla &mla, const View &given, const RmsNorm &norm,
     if (!direct) {
         if (indexer != nullptr) indexer->add_key_norm();
         const ProductInput low_rank = normalise_for(
-            builder, projected[0], {mla.weight("q_norm.weight"), norm_epsilon_of(mla.config(), kEpsilon)}, mla.type,
+            builder, projected[0], {mla.weight("q_norm.weight"), norm_epsilon_of(mla.config(), kMlaEpsilon)}, mla.type,
             with_those_of({mla.weight("wq_b.weight")},
                           indexer != nullptr ? indexer->query_weights() : std::vector<View>{}));
         query = workspace_heads(builder, mla.type, mla.batch, mla.len, mla.heads(), mla.nope() + mla.rope()).tokens;
         add_projection(builder, mla.layer, mla.prefix + "wq_b", low_rank, query);
         if (indexer != nullptr) indexer->add_query_projection(low_rank);
     }
-    return {
-        heads_of(query, mla.heads()), latent, {mla.weight("kv_norm.weight"), norm_epsilon_of(mla.config(), kEpsilon)}};
+    return {heads_of(query, mla.heads()),
+            latent,
+            {mla.weight("kv_norm.weight"), norm_epsilon_of(mla.config(), kMlaEpsilon)}};
 }
 
 // Queries on their way into the core attention, and the core attention without its keys.
@@ -89,53 +69,23 @@ Query query_of(const Mla &mla, const View &projected, bool absorb) {
                                 rotation, mla.positions)};
 }
 
-// The part of wkv_b that makes K (first 0) or V (first nope) of each head: [H,count,rank], and its bias [H,count].
-View head_matrices(const Mla &mla, uint64_t first, uint64_t count) {
-    const uint64_t rows = mla.nope() + mla.values();
-    return reshaped(mla.weight("wkv_b.weight"), {mla.heads(), count, mla.rank()}, {rows * mla.rank(), mla.rank(), 1},
-                    first * mla.rank());
-}
-
-View head_biases(const Mla &mla, uint64_t first, uint64_t count) {
-    const View bias = mla.weight("wkv_b.bias");
-    if (!present(bias)) return {};
-    return reshaped(bias, {mla.heads(), count}, {mla.nope() + mla.values(), 1}, first);
-}
-
-// One tensor of every head from the one latent of a token.
-View for_every_head(const Mla &mla, const View &one_head) {
-    View view = one_head;
-    view.tensor.shape[1] = mla.heads();
-    view.tensor.strides[1] = 0;
-    return view;
-}
-
-CoreAttention base_core(const Mla &mla) {
-    CoreAttention core;
-    core.scale = 1.0f / std::sqrt(static_cast<float>(mla.nope() + mla.rope()));
-    core.positions = mla.positions;
-    core.block_table = mla.block_table;
-    core.key_indices = mla.key_indices;
-    return core;
-}
-
 // K and V of every head are expanded from the latents [B,1,T,rank + rope], or from those of every page.
 void add_naive(const Mla &mla, const View &query, const View &latents, const View &output) {
     PlanBuilder &builder = mla.builder;
     const uint64_t total = latents.tensor.shape[2];
-    CoreAttention core = base_core(mla);
+    CoreAttention core = mla_core(mla);
     core.query = query;
     const uint64_t entries = latents.tensor.shape[0]; // of the batch, or pages
     core.key = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.nope() + mla.rope()});
     core.value = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.values()});
     core.output = output;
-    const View content = for_every_head(mla, slice(latents, 0, mla.rank()));
-    add_latent_up_projection(builder, content, head_matrices(mla, 0, mla.nope()), head_biases(mla, 0, mla.nope()),
-                             slice(core.key, 0, mla.nope()));
+    const View content = for_every_mla_head(mla, slice(latents, 0, mla.rank()));
+    add_latent_up_projection(builder, content, mla_head_matrices(mla, 0, mla.nope()),
+                             mla_head_biases(mla, 0, mla.nope()), slice(core.key, 0, mla.nope()));
     builder.barrier();
-    add_latent_up_projection(builder, content, head_matrices(mla, mla.nope(), mla.values()),
-                             head_biases(mla, mla.nope(), mla.values()), core.value);
-    add_rows(builder, {.source = for_every_head(mla, slice(latents, mla.rank(), mla.rope())),
+    add_latent_up_projection(builder, content, mla_head_matrices(mla, mla.nope(), mla.values()),
+                             mla_head_biases(mla, mla.nope(), mla.values()), core.value);
+    add_rows(builder, {.source = for_every_mla_head(mla, slice(latents, mla.rank(), mla.rope())),
                        .target = slice(core.key, mla.nope(), mla.rope())});
     builder.barrier();
     add_core_attention(builder, mla.layer, mla.call, core);
@@ -143,7 +93,7 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
 
 // The part of each query that is not rotated, folded by W_UK into the latent space.
 void fold_query(const Mla &mla, const View &projected, const View &query) {
-    View fold = head_matrices(mla, 0, mla.nope());
+    View fold = mla_head_matrices(mla, 0, mla.nope());
     std::swap(fold.tensor.shape[1], fold.tensor.shape[2]);
     std::swap(fold.tensor.strides[1], fold.tensor.strides[2]);
     add_latent_up_projection(mla.builder, slice(projected, 0, mla.nope()), fold, {}, slice(query, 0, mla.rank()));
@@ -152,14 +102,14 @@ void fold_query(const Mla &mla, const View &projected, const View &query) {
 // Attention in the latent space, whose result is lifted by W_UV.
 void add_absorb(const Mla &mla, const View &query, const View &latents, const View &output) {
     PlanBuilder &builder = mla.builder;
-    CoreAttention core = base_core(mla);
+    CoreAttention core = mla_core(mla);
     core.query = query;
     core.key = latents;
     core.output = workspace_view(builder, mla.type, {mla.batch, mla.heads(), mla.len, mla.rank()});
     add_core_attention(builder, mla.layer, mla.call, core);
     builder.barrier();
-    add_latent_up_projection(builder, core.output, head_matrices(mla, mla.nope(), mla.values()),
-                             head_biases(mla, mla.nope(), mla.values()), output);
+    add_latent_up_projection(builder, core.output, mla_head_matrices(mla, mla.nope(), mla.values()),
+                             mla_head_biases(mla, mla.nope(), mla.values()), output);
 }
 
 // Whether both forms give the same: b_K leaves the softmax only if nothing bends the scores before, and b_V is added to
@@ -173,6 +123,34 @@ bool may_absorb(const Mla &mla) {
 }
 
 } // namespace
+
+View mla_head_matrices(const Mla &mla, uint64_t first, uint64_t count) {
+    const uint64_t rows = mla.nope() + mla.values();
+    return reshaped(mla.weight("wkv_b.weight"), {mla.heads(), count, mla.rank()}, {rows * mla.rank(), mla.rank(), 1},
+                    first * mla.rank());
+}
+
+View mla_head_biases(const Mla &mla, uint64_t first, uint64_t count) {
+    const View bias = mla.weight("wkv_b.bias");
+    if (!present(bias)) return {};
+    return reshaped(bias, {mla.heads(), count}, {mla.nope() + mla.values(), 1}, first);
+}
+
+View for_every_mla_head(const Mla &mla, const View &one_head) {
+    View view = one_head;
+    view.tensor.shape[1] = mla.heads();
+    view.tensor.strides[1] = 0;
+    return view;
+}
+
+CoreAttention mla_core(const Mla &mla) {
+    CoreAttention core;
+    core.scale = 1.0f / std::sqrt(static_cast<float>(mla.nope() + mla.rope()));
+    core.positions = mla.positions;
+    core.block_table = mla.block_table;
+    core.key_indices = mla.key_indices;
+    return core;
+}
 
 vkattn_layer_config checked_mla_config(const vkattn_layer_config &config) {
     check_size("embed_dim", config.embed_dim);
@@ -284,8 +262,10 @@ void plan_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call) {
     const View tokens = role_view(checked_tokens(call.query, "query", kAnySize, kAnySize, width), VKATTN_ROLE_QUERY);
     const uint64_t batch = tokens.tensor.shape[0], len = tokens.tensor.shape[1];
     const View output = role_view(checked_output(call, batch, len, width), VKATTN_ROLE_OUTPUT);
-    add_mla(builder, layer, call, "", tokens, checked_input_norm(call.norm_weight, call.norm_epsilon, width), output,
-            checked_residual(call, batch, len, width));
+    const RmsNorm norm = checked_input_norm(call.norm_weight, call.norm_epsilon, width);
+    const View residual = checked_residual(call, batch, len, width);
+    if (present(call.activations)) return add_mla_saving(builder, layer, call, tokens, norm, output, residual);
+    add_mla(builder, layer, call, "", tokens, norm, output, residual);
 }
 
 } // namespace vkattn

@@ -15,6 +15,38 @@ vkattn_layer_config checked_mla_config(const vkattn_layer_config &config);
 void add_mla_weights(std::vector<WeightSpec> &specs, const vkattn_layer_config &config, const std::string &prefix);
 AttentionSizes mla_attention(const vkattn_layer_config &config);
 
+constexpr float kMlaEpsilon = 1e-6f; // of its norms
+
+// One use of the layer on its way through the plan.
+struct Mla {
+    PlanBuilder &builder;
+    const Layer &layer;
+    const LayerCall &call;
+    std::string prefix;
+    uint64_t batch, len;
+    vkattn_type type; // of what lies in the workspace
+    Positions positions;
+    View block_table; // of the call's cache, where that has pages
+    View key_indices; // that the indexer chose, if it did
+    const vkattn_layer_config &config() const { return layer.config(); }
+    uint64_t heads() const { return config().num_heads; }
+    uint64_t nope() const { return config().qk_nope_head_dim; }
+    uint64_t rope() const { return config().qk_rope_head_dim; }
+    uint64_t values() const { return config().v_head_dim; }
+    uint64_t rank() const { return config().kv_lora_rank; }
+    View weight(const char *name) const { return layer.weight(prefix + name); }
+};
+
+// The part of wkv_b that makes K (first 0) or V (first nope) of each head: [H,count,rank], and its bias [H,count].
+View mla_head_matrices(const Mla &mla, uint64_t first, uint64_t count);
+View mla_head_biases(const Mla &mla, uint64_t first, uint64_t count);
+
+// One tensor of every head from the one latent of a token.
+View for_every_mla_head(const Mla &mla, const View &one_head);
+
+// The core attention without what it attends.
+CoreAttention mla_core(const Mla &mla);
+
 // The whole layer on `tokens` [B,L,embed_dim], normalised if there is a norm, into output, plus residual if that view is present.
 void add_mla(PlanBuilder &builder, const Layer &layer, const LayerCall &call, const std::string &prefix,
              const View &tokens, const RmsNorm &norm, const View &output, const View &residual);

@@ -5,7 +5,7 @@
 #include "runtime/kernels/backward.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
-#include "runtime/ops/attention.hpp"
+#include "runtime/ops/gradients.hpp"
 #include "runtime/ops/operators.hpp"
 #include "runtime/problem/attention_tensors.hpp"
 #include "runtime/problem/tensor_checks.hpp"
@@ -135,9 +135,9 @@ bool is_wanted(const View &gradient) { return present(gradient) && !is_empty(gra
 // Adds the steps of a checked problem.
 class BackwardSteps {
   public:
-    BackwardSteps(PlanBuilder &builder, const Backward &given)
+    BackwardSteps(PlanBuilder &builder, const Backward &given, const AttentionSources &sources)
         : builder_(builder), caps_(builder.context().caps()), given_(given), problem_(given.problem),
-          sources_(roles_of(given.problem)) {}
+          sources_(sources) {}
 
     void add() {
         if (has_queries(problem_))
@@ -464,8 +464,7 @@ class BackwardSteps {
     View deltas_, largest_; // largest_: see shaders/kernels/backward_deltas.comp
 };
 
-void allow_roles(PlanBuilder &builder, const Backward &backward) {
-    const AttentionSources sources = attention_roles();
+void allow_roles(PlanBuilder &builder, const Backward &backward, const AttentionSources &sources) {
     for (const AttentionTensor &tensor : kAttentionTensors) {
         const bool computed = tensor.binding == BINDING_OUTPUT || tensor.binding == BINDING_LOG_SUM_EXP;
         if (!backward.computes_output || !computed)
@@ -477,17 +476,33 @@ void allow_roles(PlanBuilder &builder, const Backward &backward) {
     allow_role(builder, backward.d_sinks);
 }
 
-} // namespace
-
-void plan_attention_backward(PlanBuilder &builder, const vkattn_attention_backward_desc &desc) {
-    const Backward backward = check_backward(desc);
+void add_steps(PlanBuilder &builder, const Backward &backward, const AttentionSources &sources) {
     require_own(builder, backward.problem.variant);
-    builder.set_region_alignment(backward.problem.region_alignment);
-    allow_roles(builder, backward);
-    BackwardSteps steps(builder, backward);
+    allow_roles(builder, backward, sources);
+    BackwardSteps steps(builder, backward, sources);
     steps.add();
     builder.set_choice(VKATTN_KERNEL_AUTO,
                        text(backward.computes_output ? "output and log_sum_exp computed again, " : "", steps.names()));
+}
+
+} // namespace
+
+void add_attention_backward(PlanBuilder &builder, const vkattn_attention_desc &attention,
+                            const AttentionSources &sources, const AttentionGradients &gradients) {
+    refuse_what_has_no_gradients(attention);
+    Backward backward{};
+    backward.problem = check_attention(attention);
+    backward.d_output = gradients.d_output;
+    backward.d_query = gradients.d_query;
+    backward.d_key = gradients.d_key;
+    backward.d_value = gradients.d_value;
+    add_steps(builder, backward, sources);
+}
+
+void plan_attention_backward(PlanBuilder &builder, const vkattn_attention_backward_desc &desc) {
+    const Backward backward = check_backward(desc);
+    builder.set_region_alignment(backward.problem.region_alignment);
+    add_steps(builder, backward, roles_of(backward.problem));
 }
 
 } // namespace vkattn

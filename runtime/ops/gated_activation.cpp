@@ -1,16 +1,14 @@
-#include "runtime/ops/operators.hpp"
+#include "runtime/ops/gradients.hpp"
 
 #include "runtime/device/grid.hpp"
+#include "runtime/ops/operators.hpp"
 #include "runtime/ops/tokens.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "shaders/interface/gated_activation.h"
 #include "vkattn_shaders/table.hpp"
 
 namespace vkattn {
 namespace {
-
-VKATTN_OPERATOR(GatedActivation, GATED_ACTIVATION_TENSORS)
 
 // Makes rows, or sequences, one where they follow each other in every tensor, so that workgroups have enough to do.
 void join(GatedActivationTensors &tensors, uint32_t dim) {
@@ -37,7 +35,9 @@ void check_gated(GatedActivationTensors &tensors, vkattn_activation activation) 
     require(gate.shape[2] >= 1, "gate: shape ", shape_text(gate), ", expected [B,L,N] with N at least 1");
 }
 
-void add_activation(PlanBuilder &builder, GatedActivationTensors tensors, vkattn_activation activation) {
+} // namespace
+
+void add_gated_activation(PlanBuilder &builder, GatedActivationTensors tensors, vkattn_activation activation) {
     join(tensors, 1);
     if (tensors.gate.tensor.shape[1] == 1) join(tensors, 0);
     const vkattn_tensor &gate = tensors.gate.tensor;
@@ -51,13 +51,11 @@ void add_activation(PlanBuilder &builder, GatedActivationTensors tensors, vkattn
     step.flops = kFlopsOfElement * static_cast<double>(gate.shape[0] * gate.shape[1] * gate.shape[2]);
 }
 
-} // namespace
-
 void plan_gated_activation(PlanBuilder &builder, const vkattn_gated_activation_desc &desc) {
     GatedActivationTensors tensors = GatedActivationTensors::of(desc);
     check_gated(tensors, desc.activation);
     require_given(tensors.output, "output", tensors.gate.tensor);
-    add_activation(builder, tensors, desc.activation);
+    add_gated_activation(builder, tensors, desc.activation);
 }
 
 void plan_gated_activation_backward(PlanBuilder &builder, const vkattn_gated_activation_backward_desc &desc) {
@@ -66,7 +64,7 @@ void plan_gated_activation_backward(PlanBuilder &builder, const vkattn_gated_act
     require_given(tensors.d_output, "d_output", tensors.gate.tensor);
     require(present(tensors.input) || !present(tensors.d_input), "d_input: given without input, expected none");
     require(present(tensors.d_gate) || present(tensors.d_input), "d_gate, d_input: absent, expected one at least");
-    add_activation(builder, tensors, desc.activation);
+    add_gated_activation(builder, tensors, desc.activation);
 }
 
 } // namespace vkattn

@@ -1,6 +1,6 @@
 #include "runtime/device/bindable.hpp"
 #include "runtime/emit/rows.hpp"
-#include "runtime/ops/linear.hpp"
+#include "runtime/ops/gradients.hpp"
 #include "runtime/ops/operators.hpp"
 #include "runtime/ops/token_sums.hpp"
 #include "runtime/ops/tokens.hpp"
@@ -13,12 +13,6 @@
 
 namespace vkattn {
 namespace {
-
-// A caller's tensors, checked.
-struct LinearBackward {
-    View input, weight, d_output, residual, d_input, d_weight, d_bias; // weight [out,in]
-    bool accumulates;
-};
 
 View tokens_view(const vkattn_tensor &given, const char *name, vkattn_role role, const uint64_t (&shape)[3]) {
     return role_view(checked_tokens(given, name, shape[0], shape[1], shape[2]), role);
@@ -35,7 +29,7 @@ uint64_t features_of(const vkattn_linear_backward_desc &desc, vkattn_tensor &wei
 }
 
 void check_input_gradient(const vkattn_linear_backward_desc &desc, const vkattn_tensor &weight,
-                          const uint64_t (&shape)[3], LinearBackward &problem) {
+                          const uint64_t (&shape)[3], LinearGradients &problem) {
     const uint64_t out = problem.d_output.tensor.shape[2];
     require(weight.shape[0] == out && weight.shape[1] >= 1, "weight: shape ", shape_text(weight), ", expected [", out,
             ",in] with in at least 1, as d_output");
@@ -46,7 +40,7 @@ void check_input_gradient(const vkattn_linear_backward_desc &desc, const vkattn_
 }
 
 void check_weight_gradient(const vkattn_linear_backward_desc &desc, const uint64_t (&shape)[3],
-                           LinearBackward &problem) {
+                           LinearGradients &problem) {
     const uint64_t out = problem.d_output.tensor.shape[2], in = shape[2];
     problem.input = tokens_view(desc.input, "input", VKATTN_ROLE_INPUT, shape);
     require(in >= 1, "input: shape ", shape_text(problem.input.tensor), ", expected at least 1 feature");
@@ -58,13 +52,13 @@ void check_weight_gradient(const vkattn_linear_backward_desc &desc, const uint64
     problem.d_weight = role_view(d_weight, VKATTN_ROLE_D_WEIGHT);
 }
 
-LinearBackward checked(const vkattn_linear_backward_desc &desc) {
+LinearGradients checked(const vkattn_linear_backward_desc &desc) {
     require(present(desc.d_input) || present(desc.d_weight) || present(desc.d_bias),
             "d_input, d_weight, d_bias: absent, expected one of them at least");
     require(!present(desc.residual) || present(desc.d_input), "residual: given without d_input, expected none");
     const vkattn_tensor d_output = checked_rank(desc.d_output, "d_output", 3);
     require(d_output.shape[2] >= 1, "d_output: shape ", shape_text(d_output), ", expected at least 1 feature");
-    LinearBackward problem{};
+    LinearGradients problem{};
     problem.d_output =
         role_view(checked_tokens(d_output, "d_output", kAnySize, kAnySize, d_output.shape[2]), VKATTN_ROLE_D_OUTPUT);
     vkattn_tensor weight{};
@@ -131,7 +125,7 @@ View copy_turned(PlanBuilder &builder, const View &matrix) {
 }
 
 // d_output weight + residual, of the weight's rows first .. first + count - 1.
-LinearOperands input_gradient(const LinearBackward &problem, uint64_t first, uint64_t count) {
+LinearOperands input_gradient(const LinearGradients &problem, uint64_t first, uint64_t count) {
     LinearOperands operands{
         .input = problem.d_output, .weight = problem.weight, .output = problem.d_input, .residual = problem.residual};
     slice(operands.input.tensor, 2, first, count);
@@ -145,7 +139,7 @@ LinearOperands input_gradient(const LinearBackward &problem, uint64_t first, uin
 }
 
 // Where the device cannot bind the weight at a time, its rows come in parts, whose sums are added in f32.
-std::string add_input_gradient(PlanBuilder &builder, const LinearBackward &problem) {
+std::string add_input_gradient(PlanBuilder &builder, const LinearGradients &problem) {
     const vkattn_tensor &weight = problem.weight.tensor, &d_input = problem.d_input.tensor;
     const uint64_t all = weight.shape[0], fitting = rows_that_fit(builder.context().caps(), weight);
     if (fitting >= all) {
@@ -201,7 +195,7 @@ View as_matrix(const View &tokens) {
     return matrix;
 }
 
-void add_weight_gradient(PlanBuilder &builder, const LinearBackward &problem) {
+void add_weight_gradient(PlanBuilder &builder, const LinearGradients &problem) {
     if (is_empty(problem.d_output.tensor)) {
         if (!problem.accumulates) add_zeros(builder, problem.d_weight);
         return;
@@ -222,15 +216,22 @@ void add_weight_gradient(PlanBuilder &builder, const LinearBackward &problem) {
 
 } // namespace
 
+std::string add_linear_backward(PlanBuilder &builder, const LinearGradients &gradients) {
+    std::string reason;
+    if (present(gradients.d_input)) reason = add_input_gradient(builder, gradients);
+    if (present(gradients.d_weight)) add_weight_gradient(builder, gradients);
+    if (present(gradients.d_bias))
+        add_token_sums(builder, {.d_output = gradients.d_output, .sums = gradients.d_bias}, gradients.accumulates);
+    return reason;
+}
+
 void plan_linear_backward(PlanBuilder &builder, const vkattn_linear_backward_desc &desc) {
-    const LinearBackward problem = checked(desc);
+    const LinearGradients problem = checked(desc);
     for (const View *view : {&problem.input, &problem.weight, &problem.d_output, &problem.residual, &problem.d_input,
                              &problem.d_weight, &problem.d_bias})
         allow_role(builder, *view);
-    if (present(problem.d_input)) builder.set_choice(VKATTN_KERNEL_AUTO, add_input_gradient(builder, problem));
-    if (present(problem.d_weight)) add_weight_gradient(builder, problem);
-    if (present(problem.d_bias))
-        add_token_sums(builder, {.d_output = problem.d_output, .sums = problem.d_bias}, problem.accumulates);
+    const std::string reason = add_linear_backward(builder, problem);
+    if (present(problem.d_input)) builder.set_choice(VKATTN_KERNEL_AUTO, reason);
 }
 
 } // namespace vkattn

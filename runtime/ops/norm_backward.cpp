@@ -1,5 +1,5 @@
 #include "shaders/interface/norm_backward.h"
-#include "runtime/ops/norm.hpp"
+#include "runtime/ops/gradients.hpp"
 #include "runtime/ops/operators.hpp"
 #include "runtime/ops/token_sums.hpp"
 #include "runtime/ops/tokens.hpp"
@@ -29,6 +29,31 @@ void add_tokens(PlanBuilder &builder, const NormBackwardTensors &tensors, bool s
 
 } // namespace
 
+void add_norm_backward(PlanBuilder &builder, Norm norm, float epsilon, const NormGradients &gradients) {
+    NormBackwardTensors tensors{.input = gradients.input,
+                                .weight = gradients.weight,
+                                .d_output = gradients.d_output,
+                                .residual = gradients.residual,
+                                .d_input = gradients.d_input};
+    const vkattn_tensor &input = tensors.input.tensor;
+    if (present(gradients.d_weight) && !is_empty(input)) {
+        tensors.statistics.tensor = contiguous(VKATTN_TYPE_F32, {input.shape[0] * input.shape[1], 2});
+        tensors.statistics.source = builder.reserve_workspace(extent_bytes(tensors.statistics.tensor));
+    }
+    if (present(tensors.d_input) || present(tensors.statistics))
+        add_tokens(builder, tensors, norm == Norm::kLayer, epsilon);
+    if (present(gradients.d_bias))
+        add_token_sums(builder, {.d_output = tensors.d_output, .sums = gradients.d_bias}, gradients.accumulates);
+    if (!present(gradients.d_weight)) return;
+    builder.barrier();
+    add_token_sums(builder,
+                   {.d_output = tensors.d_output,
+                    .input = tensors.input,
+                    .statistics = tensors.statistics,
+                    .sums = gradients.d_weight},
+                   gradients.accumulates);
+}
+
 void plan_norm_backward(PlanBuilder &builder, const vkattn_norm_backward_desc &desc) {
     const bool rms = is_rms(desc.kind);
     const float epsilon = norm_epsilon_or(desc.epsilon, rms);
@@ -43,19 +68,9 @@ void plan_norm_backward(PlanBuilder &builder, const vkattn_norm_backward_desc &d
     const bool accumulates = checked_accumulate(desc.accumulate, d_weight, d_bias);
     allow_roles(builder, tensors);
     for (const View *view : {&d_weight, &d_bias}) allow_role(builder, *view);
-    const vkattn_tensor &input = tensors.input.tensor;
-    if (present(d_weight) && !is_empty(input)) {
-        tensors.statistics.tensor = contiguous(VKATTN_TYPE_F32, {input.shape[0] * input.shape[1], 2});
-        tensors.statistics.source = builder.reserve_workspace(extent_bytes(tensors.statistics.tensor));
-    }
-    if (present(tensors.d_input) || present(tensors.statistics)) add_tokens(builder, tensors, !rms, epsilon);
-    if (present(d_bias)) add_token_sums(builder, {.d_output = tensors.d_output, .sums = d_bias}, accumulates);
-    if (!present(d_weight)) return;
-    builder.barrier();
-    add_token_sums(
-        builder,
-        {.d_output = tensors.d_output, .input = tensors.input, .statistics = tensors.statistics, .sums = d_weight},
-        accumulates);
+    add_norm_backward(builder, rms ? Norm::kRms : Norm::kLayer, epsilon,
+                      {tensors.input, tensors.weight, tensors.d_output, tensors.residual, tensors.d_input, d_weight,
+                       d_bias, accumulates});
 }
 
 } // namespace vkattn

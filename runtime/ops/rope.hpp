@@ -2,6 +2,7 @@
 
 #include "runtime/emit/rows.hpp"
 
+#include <span>
 #include <vector>
 
 namespace vkattn {
@@ -17,6 +18,12 @@ struct RopeFrequency {
 // Frequencies of a rotary embedding of `dims` (even) elements: pair i turns by theta^(-2i / dims) radians a position,
 // changed as `scaling`, which is checked, says, and by the stream that the sections of the config, which are checked, give it.
 std::vector<RopeFrequency> rope_frequencies(uint32_t dims, const vkattn_layer_config &config);
+
+// Makes a table turn by as much the other way.
+void turn_back(std::vector<RopeFrequency> &frequencies);
+
+// A table in a buffer that lives as long as the plan; in one that only measures, without it.
+View frequencies_view(PlanBuilder &builder, std::span<const RopeFrequency> frequencies);
 
 // Fails, naming the member, if a scaling's numbers are impossible for vectors of so many pairs.
 void check_rope_scaling(const vkattn_rope_scaling &scaling, uint32_t pairs);

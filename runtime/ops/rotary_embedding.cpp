@@ -72,7 +72,8 @@ Positions checked_positions(const vkattn_rotary_embedding_desc &desc, const vkat
 
 constexpr uint32_t kMostRotaryDims = 1u << 16; // the table of frequencies is made by the host
 
-// By as much the other way.
+} // namespace
+
 void turn_back(std::vector<RopeFrequency> &frequencies) {
     for (RopeFrequency &each : frequencies) {
         const uint64_t turns = -(uint64_t{each.turns_high} << 32 | each.turns_low);
@@ -81,8 +82,7 @@ void turn_back(std::vector<RopeFrequency> &frequencies) {
     }
 }
 
-// The table, in a buffer that lives as long as the plan; in one that only measures, without it.
-View frequencies_view(PlanBuilder &builder, std::vector<RopeFrequency> frequencies) {
+View frequencies_view(PlanBuilder &builder, std::span<const RopeFrequency> frequencies) {
     View view{contiguous(VKATTN_TYPE_F32, {4 * frequencies.size()}), {Source::Kind::kOwned}};
     if (builder.is_measure()) return view;
     const uint64_t bytes = frequencies.size() * sizeof(RopeFrequency);
@@ -92,8 +92,6 @@ View frequencies_view(PlanBuilder &builder, std::vector<RopeFrequency> frequenci
     builder.keep(buffer);
     return view;
 }
-
-} // namespace
 
 void plan_rotary_embedding(PlanBuilder &builder, const vkattn_rotary_embedding_desc &desc) {
     const vkattn_tensor input = checked_heads(desc.input, "input"), output = checked_heads(desc.output, "output");

@@ -66,7 +66,9 @@ constexpr const char *kOtherRoleNames[] = {"workspace",
                                            "first_moment",
                                            "second_moment",
                                            "learning_rate",
-                                           "copy"};
+                                           "copy",
+                                           "activations",
+                                           "d_norm_weight"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};

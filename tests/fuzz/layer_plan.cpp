@@ -1,6 +1,6 @@
 // Any layer of any sizes and any call of it: whatever plan comes of it stays inside the call's tensors, the workspace and
 // the device's limits.
-#include "runtime/layers/layer.hpp"
+#include "runtime/layers/layer_backward.hpp"
 #include "runtime/ops/rope.hpp"
 #include "runtime/support/error.hpp"
 #include "tests/fuzz/plan_limits.hpp"
@@ -121,10 +121,25 @@ vkattn_layer_call some_call(FuzzedDataProvider &data, const vkattn_layer_config 
     return call;
 }
 
-// The tensor that the caller binds for a role.
-const vkattn_tensor &tensor_of(const vkattn_layer_call &call, vkattn_role role) {
+// The tensor that the caller binds for a role. backward: of a backward pass; else empty.
+const vkattn_tensor &tensor_of(const vkattn_layer_call &call, const vkattn_layer_backward_desc &backward,
+                               vkattn_role role) {
     static const vkattn_tensor none{};
     switch (role) {
+    case VKATTN_ROLE_ACTIVATIONS:
+        return call.activations;
+    case VKATTN_ROLE_NORM_WEIGHT:
+        return call.norm_weight;
+    case VKATTN_ROLE_D_OUTPUT:
+        return backward.d_output;
+    case VKATTN_ROLE_D_QUERY:
+        return backward.d_query;
+    case VKATTN_ROLE_D_KEY:
+        return backward.d_key;
+    case VKATTN_ROLE_D_VALUE:
+        return backward.d_value;
+    case VKATTN_ROLE_D_NORM_WEIGHT:
+        return backward.d_norm_weight;
     case VKATTN_ROLE_QUERY:
         return call.query;
     case VKATTN_ROLE_KEY:
@@ -152,7 +167,7 @@ const vkattn_tensor &tensor_of(const vkattn_layer_call &call, vkattn_role role) 
     case VKATTN_ROLE_POSITIONS:
         return call.positions;
     case VKATTN_ROLE_RESIDUAL:
-        return call.residual;
+        return present(backward.d_output) ? backward.residual : call.residual;
     default:
         return none;
     }
@@ -166,7 +181,8 @@ std::uint64_t end_of_weights(const Layer &layer) {
     return end;
 }
 
-void expect_inside_tensors(const Plan &plan, const Layer &layer, const vkattn_layer_call &call) {
+void expect_inside_tensors(const Plan &plan, const Layer &layer, const vkattn_layer_call &call,
+                           const vkattn_layer_backward_desc &backward = {}) {
     for (const Step &step : plan.steps())
         for (const Step::Bound &bound : step.bound) {
             if (bound.bytes == 0) continue;
@@ -174,13 +190,51 @@ void expect_inside_tensors(const Plan &plan, const Layer &layer, const vkattn_la
                 expect(bound.source.offset + bound.offset + bound.bytes <= end_of_weights(layer),
                        "what is read of weights lies in them");
             } else if (bound.source.role != VKATTN_ROLE_WORKSPACE) {
-                const vkattn_tensor &tensor = tensor_of(call, bound.source.role);
+                const vkattn_tensor &tensor = tensor_of(call, backward, bound.source.role);
                 expect(present(tensor), "what is bound was given");
-                expect(bound.source.offset == 0 &&
-                           bound.offset + bound.bytes <= extent_bytes(normalised(tensor, "tensor")),
+                expect(bound.source.offset + bound.offset + bound.bytes <= extent_bytes(normalised(tensor, "tensor")),
                        "what is bound lies in the caller's tensor");
+                expect(bound.source.offset == 0 || bound.source.role == VKATTN_ROLE_ACTIVATIONS,
+                       "a tensor of the caller's begins where it is bound");
             }
         }
+}
+
+// The backward pass of the call, of some gradients, with activations that the forward pass saves or without.
+void plan_gradients(FuzzedDataProvider &data, const Layer &layer, vkattn_layer_call call) {
+    constexpr vkattn_type kFloats[] = {VKATTN_TYPE_F32, VKATTN_TYPE_F16, VKATTN_TYPE_BF16};
+    const auto maybe_like = [&](const vkattn_tensor &tensor) {
+        if (!present(tensor) || data.ConsumeProbability<float>() < 0.2f) return vkattn_tensor{};
+        return some_tensor(data, data.PickValueInArray(kFloats), {tensor.shape[0], tensor.shape[1], tensor.shape[2]});
+    };
+    vkattn_layer_backward_desc desc{};
+    desc.d_output = maybe_like(call.query);
+    desc.residual = data.ConsumeBool() ? maybe_like(call.query) : vkattn_tensor{};
+    desc.d_query = maybe_like(call.query);
+    desc.d_key = maybe_like(call.key);
+    desc.d_value = maybe_like(call.value);
+    if (present(call.norm_weight)) desc.d_norm_weight = contiguous(VKATTN_TYPE_F32, {call.norm_weight.shape[0]});
+    desc.accumulate = data.ConsumeIntegralInRange(0u, 2u);
+    const std::vector<WeightSpec> specs = weight_specs(layer.config());
+    std::vector<vkattn_weight_gradient> gradients;
+    for (const WeightSpec &spec : specs)
+        if (present(layer.weight(spec.name)) && data.ConsumeBool())
+            gradients.push_back({spec.name.c_str(), layer.weight(spec.name).tensor, {}});
+    desc.gradients = gradients.data();
+    desc.gradient_count = static_cast<uint32_t>(gradients.size());
+    if (data.ConsumeBool()) {
+        desc.activations = call.activations = layer_activations(layer, {call, nullptr});
+        PlanBuilder builder(layer.context(), PlanBuilder::Purpose::kMeasure);
+        plan_layer(builder, layer, {call, nullptr});
+        const auto plan = builder.build();
+        expect_within_limits(*plan);
+        expect_inside_tensors(*plan, layer, call);
+    }
+    PlanBuilder builder(layer.context(), PlanBuilder::Purpose::kMeasure);
+    plan_layer_backward(builder, layer, {call, nullptr}, desc);
+    const auto plan = builder.build();
+    expect_within_limits(*plan);
+    expect_inside_tensors(*plan, layer, call, desc);
 }
 
 } // namespace
@@ -192,7 +246,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *bytes, std::size_t siz
         vkattn_layer_config config = some_config(data);
         if (data.ConsumeProbability<float>() < 0.2f) add_indexer(data, config);
         const Layer layer(context, config);
-        const vkattn_layer_call call = some_call(data, layer.config());
+        vkattn_layer_call call = some_call(data, layer.config());
+        const bool of_gradients = data.ConsumeBool();
+        if (of_gradients && data.ConsumeBool()) {
+            call.past_key = call.past_value = call.present_key = call.present_value = {};
+            call.past_len = 0;
+            if (data.ConsumeBool()) call.norm_weight = contiguous(VKATTN_TYPE_F32, {query_width(config)});
+        }
+        if (of_gradients) return plan_gradients(data, layer, call), 0;
         PlanBuilder builder(context, PlanBuilder::Purpose::kMeasure);
         plan_layer(builder, layer, {call, nullptr});
         const auto plan = builder.build();

@@ -253,6 +253,8 @@ vkattn_layer_call call_of(const LayerProblem &p, const LayerResults &r, vkattn_k
     call.key_padding_mask = p.key_padding_mask.view();
     call.key_lengths = p.key_lengths.view();
     call.positions = p.positions.view();
+    call.norm_weight = p.norm_weight.view();
+    call.cu_seqlens = p.cu_seqlens.view();
     call.attn_weights = r.attn_weights.view();
     call.mask_flags = p.mask_flags;
     call.causal_alignment = p.causal_alignment;
@@ -263,20 +265,30 @@ vkattn_layer_call call_of(const LayerProblem &p, const LayerResults &r, vkattn_k
     return call;
 }
 
-std::string run_layer(const LayerProblem &p, LayerResults &r, const vkattn::Plan &plan) {
+std::vector<Region> regions_of_inputs(const LayerProblem &p) {
     std::vector<Region> regions;
+    const auto add = [&](vkattn_role role, const HostTensor &tensor) {
+        if (tensor.present()) regions.push_back({role, const_cast<HostTensor *>(&tensor), Access::kRead});
+    };
+    add(VKATTN_ROLE_QUERY, p.query);
+    add(VKATTN_ROLE_KEY, p.key);
+    add(VKATTN_ROLE_VALUE, p.value);
+    add(VKATTN_ROLE_ATTN_MASK, p.attn_mask);
+    add(VKATTN_ROLE_BLOCK_MASK, p.block_mask);
+    add(VKATTN_ROLE_TREE_MASK, p.tree_mask);
+    add(VKATTN_ROLE_KEY_PADDING_MASK, p.key_padding_mask);
+    add(VKATTN_ROLE_KEY_LENGTHS, p.key_lengths);
+    add(VKATTN_ROLE_POSITIONS, p.positions);
+    add(VKATTN_ROLE_NORM_WEIGHT, p.norm_weight);
+    add(VKATTN_ROLE_CU_SEQLENS_Q, p.cu_seqlens);
+    return regions;
+}
+
+std::string run_layer(const LayerProblem &p, LayerResults &r, const vkattn::Plan &plan) {
+    std::vector<Region> regions = regions_of_inputs(p);
     const auto add = [&](vkattn_role role, const HostTensor &tensor, Access access) {
         if (tensor.present()) regions.push_back({role, const_cast<HostTensor *>(&tensor), access});
     };
-    add(VKATTN_ROLE_QUERY, p.query, Access::kRead);
-    add(VKATTN_ROLE_KEY, p.key, Access::kRead);
-    add(VKATTN_ROLE_VALUE, p.value, Access::kRead);
-    add(VKATTN_ROLE_ATTN_MASK, p.attn_mask, Access::kRead);
-    add(VKATTN_ROLE_BLOCK_MASK, p.block_mask, Access::kRead);
-    add(VKATTN_ROLE_TREE_MASK, p.tree_mask, Access::kRead);
-    add(VKATTN_ROLE_KEY_PADDING_MASK, p.key_padding_mask, Access::kRead);
-    add(VKATTN_ROLE_KEY_LENGTHS, p.key_lengths, Access::kRead);
-    add(VKATTN_ROLE_POSITIONS, p.positions, Access::kRead);
     if (!r.in_place) {
         add(VKATTN_ROLE_PAST_KEY, p.past_key, Access::kRead);
         add(VKATTN_ROLE_PAST_VALUE, p.past_value, Access::kRead);

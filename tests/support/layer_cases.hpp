@@ -46,6 +46,9 @@ struct LayerResults {
 
 vkattn_layer_call call_of(const LayerProblem &problem, const LayerResults &results, vkattn_kernel kernel);
 
+// What a call reads, but for its past.
+std::vector<Region> regions_of_inputs(const LayerProblem &problem);
+
 // Both return what is wrong, one line each, "" for nothing: what a run touched that it should not have, and what
 // differs from the reference.
 std::string run_layer(const LayerProblem &problem, LayerResults &results, const vkattn::Plan &plan);

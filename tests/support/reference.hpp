@@ -113,7 +113,9 @@ struct LayerProblem {
     vkattn_causal_alignment causal_alignment = VKATTN_CAUSAL_TOP_LEFT;
     std::int32_t window_left = -1;
     std::int32_t window_right = -1;
-    HostTensor positions; // [S,B,L]
+    HostTensor positions;   // [S,B,L]
+    HostTensor norm_weight; // of self attention of MHA and MLA: RMSNorm of query; absent: none
+    HostTensor cu_seqlens;  // of packed tokens, which the reference does not know
 };
 
 // Tokens of the past, 0 without one.

@@ -289,9 +289,16 @@ struct Run {
         return linear(p, prefix + "out_proj", attended);
     }
 
+    // The query, normalised where the call does.
+    Values query_tokens() const {
+        if (!p.norm_weight.present()) return p.query.values();
+        return normalised(p.query.values(), p.norm_weight.values(), {}, VKATTN_NORM_RMS, 1e-6);
+    }
+
     Values mha() const {
-        const HostTensor &key = p.key.present() ? p.key : p.query, &value = p.value.present() ? p.value : key;
-        return mha("", p.query.values(), key.values(), value.values(), key.shape()[1]);
+        const Values query = query_tokens(), key = p.key.present() ? p.key.values() : query;
+        return mha("", query, key, p.value.present() ? p.value.values() : key,
+                   (p.key.present() ? p.key : p.query).shape()[1]);
     }
 
     Values latent_mha() const {
@@ -459,7 +466,7 @@ struct Run {
         case VKATTN_LAYER_LATENT_QUERY:
             return latent_query();
         case VKATTN_LAYER_MLA:
-            return mla("", p.query.values());
+            return mla("", query_tokens());
         case VKATTN_LAYER_COMPRESSED_KV:
             return compressed_kv();
         case VKATTN_LAYER_ENCODER:
