@@ -1,7 +1,10 @@
-"""python3 integrations/ggml/cases.py PROGRAM [--seconds S] [--seed N] [--all]: attention cases of test-backend-ops, drawn at random until
-the time is over, by vkattn alone (GGML_VK_FORCE_VKATTN): what it refuses and ggml's own shaders take fails. Needs nothing but Python."""
+"""python3 integrations/ggml/cases.py PROGRAM [--seconds S] [--seed N] [--all [--kept FILE]]: attention cases of test-backend-ops, drawn at
+random until the time is over, by vkattn alone (GGML_VK_FORCE_VKATTN): what it refuses and ggml's own shaders take fails. Needs nothing but
+Python."""
 import argparse
+import hashlib
 import os
+import pathlib
 import random
 import re
 import subprocess
@@ -28,6 +31,17 @@ def supported(program, environment):
     return {case for case, verdict in verdicts.items() if verdict == "SUPPORTED"}
 
 
+def kept_cases(file, program):
+    """The cases that an earlier run of the same build found right; of another build the file begins anew."""
+    library = next(pathlib.Path(program).parent.glob("libggml-vulkan.so"), None)
+    build = hashlib.sha256(library.read_bytes()).hexdigest() if library else "unknown"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    if build == "unknown" or lines[:1] != [build]:
+        file.write_text(build + "\n", encoding="utf-8")
+        return set()
+    return set(lines[1:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", help="test-backend-ops")
@@ -35,6 +49,7 @@ def main():
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the draw (default: any)")
     parser.add_argument("--validated", action="store_true", help="a message of Vulkan's validation layer fails")
     parser.add_argument("--all", action="store_true", help="every case, however long it takes")
+    parser.add_argument("--kept", type=pathlib.Path, help="a file of the cases that were right, which a run that was ended goes on after")
     arguments = parser.parse_args()
 
     by_ggml = supported(arguments.program, {"GGML_VK_DISABLE_VKATTN": "1"})
@@ -46,6 +61,10 @@ def main():
 
     cases = random.Random(arguments.seed).sample(sorted(by_vkattn), len(by_vkattn))
     print(f"seed {arguments.seed}", flush=True)
+    if arguments.kept:
+        kept = kept_cases(arguments.kept, arguments.program)
+        cases = [case for case in cases if case not in kept]
+        print(f"{len(kept)} were right before, in {arguments.kept}", flush=True)
     start, tried, wrong = time.monotonic(), 0, []
     while cases and (arguments.all or time.monotonic() - start < arguments.seconds):
         batch, cases = cases[:BATCH], cases[BATCH:]
@@ -57,6 +76,9 @@ def main():
             print(output[-4000:], file=sys.stderr)
         if status != 0 and not bad:
             bad = [f"status {status} of {len(batch)} cases that are right"]
+        if arguments.kept:
+            with arguments.kept.open("a", encoding="utf-8") as file:
+                file.writelines(f"{case}\n" for case in batch if case not in bad)
         tried += len(batch)
         wrong += bad
     for case in failed + wrong:

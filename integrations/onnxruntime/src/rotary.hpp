@@ -5,8 +5,8 @@
 
 namespace vkattn_ort {
 
-// Tables of a model, on the device. vkattn has no operator for it: y = x * cos + (x turned) * sin is made of two lookups of rows
-// and of two products, by the identity and by the matrix that swaps pairs and negates one of each.
+// Tables of a model, on the device. vkattn's rotary embedding computes its angles, and takes none: y = x * cos + (x turned) * sin is made
+// of two lookups of rows and of two products, by the identity and by the matrix that swaps pairs and negates one of each.
 class Rotation {
   public:
     // cos, sin: [positions, half of what is rotated]; head_dim: the size of a head, of which the first elements are rotated

@@ -3,14 +3,14 @@
 use crate::buffer::{Buffer, Plain};
 use crate::devices::DeviceFacts;
 use crate::error::{check, text, Error, ErrorKind, Result};
-use crate::operators::Operator;
+use crate::operators::{AttentionBackwardDesc, AttentionDesc, Operator};
 use crate::plan::Plan;
 use ash::vk;
 use std::ffi::{c_char, c_void, CStr, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
-use vkattn_sys as sys;
+use vkattn_sys::{self as sys, Sized32};
 
 /// What a message asks of you.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,10 +188,27 @@ impl Context {
     /// fail on account of the problem fails here.
     pub fn plan<D: Operator>(&self, desc: &D) -> Result<Plan> {
         desc.check()?;
-        let mut known = *desc;
-        known.set_size();
+        self.plan_checked(*desc)
+    }
+
+    /// The same of the gradients of an attention problem, whose tensors, output and log_sum_exp too, are bound beside them. `gradients`
+    /// leaves its `attention` null.
+    pub fn plan_attention_backward(
+        &self,
+        attention: &AttentionDesc,
+        gradients: &AttentionBackwardDesc,
+    ) -> Result<Plan> {
+        attention.check()?;
+        gradients.check()?;
+        let mut problem = *attention;
+        problem.set_size();
+        self.plan_checked(AttentionBackwardDesc { attention: &problem, ..*gradients })
+    }
+
+    fn plan_checked<D: Operator>(&self, mut desc: D) -> Result<Plan> {
+        desc.set_size();
         let mut handle = std::ptr::null_mut();
-        check(unsafe { D::PLAN(self.raw(), &known, &mut handle) })?;
+        check(unsafe { D::PLAN(self.raw(), &desc, &mut handle) })?;
         Plan::new(handle, &self.inner)
     }
 

@@ -39,8 +39,7 @@ operators! {
             if self.variant.is_null() {
                 return Ok(());
             }
-            // a pointer that nothing here can vouch for
-            Err(Error::invalid("variant", "variant: a pointer, expected null: make plans with variants by vkattn::sys".into()))
+            Err(no_pointer("variant", "make plans with variants by vkattn::sys"))
         }
     };
     KvAppendDesc = vkattn_kv_append_desc by vkattn_kv_append_plan;
@@ -55,4 +54,34 @@ operators! {
     LinearAttentionDesc = vkattn_linear_attention_desc by vkattn_linear_attention_plan;
     CausalConv1dDesc = vkattn_causal_conv1d_desc by vkattn_causal_conv1d_plan;
     GatedRmsNormDesc = vkattn_gated_rms_norm_desc by vkattn_gated_rms_norm_plan;
+    AttentionBackwardDesc = vkattn_attention_backward_desc by vkattn_attention_backward_plan {
+        fn check(&self) -> Result<()> {
+            if self.attention.is_null() {
+                return Ok(());
+            }
+            Err(no_pointer("attention", "Context::plan_attention_backward takes the problem"))
+        }
+    };
+    LinearBackwardDesc = vkattn_linear_backward_desc by vkattn_linear_backward_plan;
+    NormBackwardDesc = vkattn_norm_backward_desc by vkattn_norm_backward_plan;
+    RotaryEmbeddingDesc = vkattn_rotary_embedding_desc by vkattn_rotary_embedding_plan {
+        fn check(&self) -> Result<()> {
+            if self.rope_scaling.factors.is_null() {
+                return Ok(());
+            }
+            Err(no_pointer("rope_scaling.factors", "make plans of LongRoPE by vkattn::sys"))
+        }
+    };
+    GatedActivationDesc = vkattn_gated_activation_desc by vkattn_gated_activation_plan;
+    GatedActivationBackwardDesc = vkattn_gated_activation_backward_desc by vkattn_gated_activation_backward_plan;
+    EmbeddingBackwardDesc = vkattn_embedding_backward_desc by vkattn_embedding_backward_plan;
+    CrossEntropyDesc = vkattn_cross_entropy_desc by vkattn_cross_entropy_plan;
+    SquaredNormDesc = vkattn_squared_norm_desc by vkattn_squared_norm_plan;
+    OptimizerStepDesc = vkattn_optimizer_step_desc by vkattn_optimizer_step_plan;
+    AdamwDesc = vkattn_adamw_desc by vkattn_adamw_plan;
+}
+
+/// Refuses a pointer, which nothing here can vouch for.
+fn no_pointer(member: &'static str, instead: &str) -> Error {
+    Error::invalid(member, format!("{member}: a pointer, expected null: {instead}"))
 }
