@@ -25,7 +25,8 @@ gpu::SelectConstants select_constants(uint32_t numbers, const DeviceCaps &caps) 
     if (caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) return constants;
     const uint32_t most = std::max(std::bit_floor(std::min(caps.max_workgroup_invocations, kMostInvocations)),
                                    uint32_t{SELECT_WORKGROUP_SIZE});
-    constants.WORKGROUP_SIZE = std::clamp(std::bit_ceil(tiles(numbers, kFewKept)), uint32_t{SELECT_WORKGROUP_SIZE}, most);
+    constants.WORKGROUP_SIZE =
+        std::clamp(std::bit_ceil(tiles(numbers, kFewKept)), uint32_t{SELECT_WORKGROUP_SIZE}, most);
     const uint32_t kept = std::bit_ceil(tiles(numbers, constants.WORKGROUP_SIZE));
     constants.KEPT = kept <= kMostKept ? kept : 0;
     return constants;
@@ -51,9 +52,8 @@ Ranked add_select(PlanBuilder &builder, const View &numbers, Ranked from, uint32
         push.to_width = (chunks - 1) * most + push.last_most;
         tensors.to_ranks = last && !keeps_ranks ? View{} : reserve_words(builder, rows, push.to_width);
         tensors.indices = last && present(indices) ? indices : reserve_words(builder, rows, push.to_width);
-        Step &step =
-            add_step(builder, shaders::select, tensors,
-                     select_constants(std::min(push.width, push.chunk), builder.context().caps()), push);
+        Step &step = add_step(builder, shaders::select, tensors,
+                              select_constants(std::min(push.width, push.chunk), builder.context().caps()), push);
         step.groups = {chunks, tiles(rows, 1), 1};
         step.flops = kPasses * kFlopsOfElement * static_cast<double>(rows) * push.width;
         if (last) return {tensors.to_ranks, tensors.indices};

@@ -19,8 +19,8 @@ namespace vkattn::gpu {
 #endif
 
 #define SELECT_WORKGROUP_SIZE 128 /* invocations; of select at least */
-#define SELECT_GROUP 16            /* of invocations, whose sums are summed at once */
-#define SELECT_MOST 2048 /* numbers that are selected of a row */
+#define SELECT_GROUP 16           /* of invocations, whose sums are summed at once */
+#define SELECT_MOST 2048          /* numbers that are selected of a row */
 
 /* INPUT_FORMAT: of the numbers; FORMAT_NONE: their ranks are given. HAS_INDICES: and their indices. HAS_TO_RANKS: of what is
  * selected. Of sort_selected, OUTPUT_FORMAT: of values; FORMAT_NONE: there are none; HAS_TO_INDICES. SORTED_LEN: selected numbers, up to a power of two.

@@ -93,8 +93,7 @@ uvec2 sum_before(uvec2 own, out uvec2 all) {
         all += sums_of_groups[i];
         before += uint(i < group) * sums_of_groups[i];
     }
-    for (uint i = 0; i < SELECT_GROUP; ++i)
-        before += uint(i < lane() % SELECT_GROUP) * sums[group * SELECT_GROUP + i];
+    for (uint i = 0; i < SELECT_GROUP; ++i) before += uint(i < lane() % SELECT_GROUP) * sums[group * SELECT_GROUP + i];
     barrier(); // the sums' last readers are done
     return before;
 }
@@ -161,8 +160,7 @@ void store_selected(Share share, uint to, uint most, uvec2 lowest) {
     FOR_SHARE(share, own += place_of(signed_rank, lowest.x));
     uvec2 all, before = sum_before(own, all);
     FOR_SHARE(share, store_if_selected(share, at, signed_rank, to, lowest, before));
-    for (uint i = all.x + lowest.y + lane(); i < most; i += WORKGROUP_SIZE)
-        store(to + i, RANK_OF_NOTHING, 0xffffffffu);
+    for (uint i = all.x + lowest.y + lane(); i < most; i += WORKGROUP_SIZE) store(to + i, RANK_OF_NOTHING, 0xffffffffu);
 }
 
 void main() {
