@@ -58,9 +58,10 @@ def driver_of(rows):
 def report(arguments):
     known, gpus = selected(arguments.gpus)
     RESULTS.mkdir(parents=True, exist_ok=True)
-    kept = {name: [row for row in rows if arguments.ours and row["side"] != "vkattn"]
+    sides = {"vkattn": "ours"} | ({} if arguments.ours else {"ggml": "theirs"})
+    kept = {name: [row for row in rows if row["side"] not in sides or not re.search(arguments.problems, row["problem"])]
             for name, (_, rows) in tables(gpus).items()}
-    rows = compile_all(gpus, sides=["ours"] if arguments.ours else ["ours", "theirs"])
+    rows = compile_all(gpus, arguments.problems, sides.values())
     order = [p.name for p in problems()]
     for gpu in gpus:
         both = [pages.values_of(row) for row in rows[gpu.name]] + kept.get(gpu.name, [])
@@ -188,7 +189,7 @@ def main():
             command.add_argument("--shapes", default="", help="only shapes whose names match this regular expression")
         if name == "search":
             command.add_argument("--kernel", action="append", choices=search.SPACES, help="what to search; none: all")
-        if name == "check":
+        if name in ("report", "check"):
             command.add_argument("--problems", default="", help="only problems whose names match this regular expression")
         command.set_defaults(run=function)
     text = "execute a shape on an AMD GPU, and say what its modelled time is made of"

@@ -45,9 +45,9 @@ def write_csv(path, rows):
 
 
 def read_csv(path):
-    """A column that is not in the file is empty."""
+    """A column that is not in the file is empty, and one that tables no longer have is left out."""
     with open(path, newline="") as file:
-        return [dict.fromkeys(COLUMNS, "") | row for row in csv.DictReader(file)]
+        return [{name: row.get(name, "") for name in COLUMNS} for row in csv.DictReader(file)]
 
 
 def main_row(rows, problem, side):

@@ -76,24 +76,32 @@ Share share_of(uint row, uint begin, uint end) {
         }                                                                                                              \
     }
 
-// What the invocations before this one have, and all of them.
+// What the invocations before this one have, and all of them. Groups before this one by a mask of bits: compilers keep comparisons in
+// registers of which there are few.
 uvec2 sum_before(uvec2 own, out uvec2 all) {
     sums[lane()] = own;
     barrier();
     if (lane() < GROUPS) {
         uvec2 sum = uvec2(0);
-        for (uint i = 0; i < SELECT_GROUP; ++i) sum += sums[lane() * SELECT_GROUP + i];
+        [[dont_unroll]] for (uint first = lane() * SELECT_GROUP; first < (lane() + 1) * SELECT_GROUP; first += 4) {
+            uvec2 each[4]; // whose loads wait together
+            [[unroll]] for (uint i = 0; i < 4; ++i) each[i] = sums[first + i];
+            [[unroll]] for (uint i = 0; i < 4; ++i) {
+                sums[first + i] = sum;
+                sum += each[i];
+            }
+        }
         sums_of_groups[lane()] = sum;
     }
     barrier();
-    uint group = lane() / SELECT_GROUP;
-    uvec2 before = uvec2(0);
+    int group = int(lane() / SELECT_GROUP);
+    uvec2 before = sums[lane()];
     all = uvec2(0);
-    for (uint i = 0; i < GROUPS; ++i) {
-        all += sums_of_groups[i];
-        before += uint(i < group) * sums_of_groups[i];
+    for (int i = 0; i < GROUPS; ++i) {
+        uvec2 each = sums_of_groups[i];
+        all += each;
+        before += each & uint((i - group) >> 31);
     }
-    for (uint i = 0; i < SELECT_GROUP; ++i) before += uint(i < lane() % SELECT_GROUP) * sums[group * SELECT_GROUP + i];
     barrier(); // the sums' last readers are done
     return before;
 }
@@ -122,7 +130,7 @@ void count_digit(uint signed_rank, uint rank, uint known, uint shift) {
 uvec2 lowest_selected(Share share, uint wanted) {
     if (wanted == 0) return uvec2(RANK_OF_NOTHING, 0);
     uint rank = 0, known = 0; // bits of it
-    for (uint shift = 32 - DIGIT_BITS;; shift -= DIGIT_BITS) {
+    [[dont_unroll]] for (uint shift = 32 - DIGIT_BITS;; shift -= DIGIT_BITS) {
         for (uint i = lane(); i < DIGITS; i += WORKGROUP_SIZE) bins[i] = 0;
         barrier();
         FOR_SHARE(share, count_digit(signed_rank, rank, known, shift));
