@@ -395,7 +395,7 @@ VKATTN_API vkattn_result vkattn_layer_measure(vkattn_context context, const vkat
 
 /* Describes what a call saves for its backward pass: F32 [N,64], contiguous, whose contents are the library's own. To be given as the call's
  * activations, bound in the forward pass, and given as activations, bound in the backward pass. The call is that of the forward pass,
- * its activations ignored. Fails with VKATTN_ERROR_INVALID_ARGUMENT, or VKATTN_ERROR_UNSUPPORTED for what has no gradients. */
+ * its activations ignored; offset 0. Fails with VKATTN_ERROR_INVALID_ARGUMENT, or VKATTN_ERROR_UNSUPPORTED for what has no gradients. */
 VKATTN_API vkattn_result vkattn_layer_activations(vkattn_layer layer, const vkattn_layer_call *call,
                                                   vkattn_tensor *activations);
 
@@ -427,8 +427,8 @@ typedef struct vkattn_weight_gradient {
  * accumulate      1: d_norm_weight and gradients, which are F32 then, are added to what they hold; else 0
  * F32, F16 or BF16 each. Gradients that are absent are not computed, and one is there at least; they share no memory with what is read, but
  * as said. Between the steps gradients have the type that activations have (intermediate_type), sums of several branches F32.
- * Without tokens gradients of weights are 0, or keep their bytes where they accumulate. Packed tokens that belong to no sequence count in
- * no gradient, and have d_query 0 or the residual, where d_output is 0 for them, as it must be.
+ * Without tokens gradients of weights are 0, or keep their bytes where they accumulate. Packed tokens that belong to no sequence must be
+ * finite, and d_output 0 for them: they then count in no gradient, and have d_query 0 or the residual.
  * Calls with a cache, past_key or present_key, layers with an indexer and other kinds fail with VKATTN_ERROR_UNSUPPORTED; masks and
  * positions have no gradients. */
 typedef struct vkattn_layer_backward_desc {

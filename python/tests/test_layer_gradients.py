@@ -103,6 +103,35 @@ def test_a_recorded_step_is_replayed(problem):
         assert all(close(made[name].numpy(), expected[name]) for name in made)
 
 
+def test_results_lie_apart(problem):
+    weights, x, norm, d_output, _ = problem
+    layer, context = made_layer(weights), vkattn.default_context()
+    bias = weights["q_proj.bias"].shape[0]
+    flat = context.array(numpy.full(4 * bias + 4096, -7, "float32"))
+    with pytest.raises(ValueError, match="into: q_proj.bias begins 1 elements behind where a binding may begin, expected none"):
+        layer.backward(x, d_output, gradients="q_proj.bias", into={"q_proj.bias": flat[1:1 + bias]})
+    with pytest.raises(ValueError, match="out: shares memory with another result, expected memory of its own"):
+        layer.backward(x, d_output, gradients=("q_proj.bias", "k_proj.bias"),
+                       into={name: flat[:weights[name].shape[0]] for name in ("q_proj.bias", "k_proj.bias")})
+    given = context.array(x)
+    shared = given.reshape(given.size)[:bias]
+    with pytest.raises(ValueError, match="out: shares memory with query, expected memory of its own"):
+        layer.backward(given, context.array(d_output), gradients="q_proj.bias", into={"q_proj.bias": shared})
+    assert (flat.numpy() == -7).all()
+    saved = layer.activations(x)
+    room = context.empty((saved.size + 4,), "float32")[3:3 + saved.size].reshape(saved.shape)
+    with pytest.raises(vkattn.VkattnError, match="activations: offset 3, expected 0"):
+        layer(x, activations=room)
+
+
+def test_plans_of_new_results_are_not_kept(problem):
+    weights, x, _, d_output, _ = problem
+    layer = made_layer(weights)
+    for _ in range(3):
+        layer.backward(x, d_output, gradients=("q_proj.weight",))
+    assert not layer._plans
+
+
 @pytest.mark.parametrize("arguments, error, message", [
     ({"gradients": ("o_proj.weight",)}, ValueError, "gradients: 'o_proj.weight', expected some of query, key, value, norm, "),
     ({"gradients": ()}, ValueError, r"gradients: \(\), expected one at least, each once"),

@@ -72,19 +72,25 @@ class Call:
             raise ValueError(f"out: shape {list(out.shape)} of {out.dtype}, expected {list(shape)} of {dtype}")
         return out
 
-    def run(self, plan_function, desc, may_share=(), **more):
-        """may_share: roles of inputs that an output may lie on, element on element."""
-        for output in self.outputs.values():
+    def run(self, plan_function, desc, may_share=(), written=(), **more):
+        """may_share: roles of inputs that an output may lie on, element on element; (output, input): of that output alone.
+        written: more Arrays that the plan writes, without gaps."""
+        results = [(role, array) for role, array in (*self.outputs.items(), *((None, array) for array in written)) if isinstance(array, Array)]
+        for place, (name, output) in enumerate(results):
             for role, array in self.inputs.items():
-                if isinstance(output, Array) and isinstance(array, Array) and output.buffer is array.buffer:
-                    self._check_apart(output, array, role, may_share)
+                if isinstance(array, Array) and output.buffer is array.buffer:
+                    self._check_apart(output, array, role, role in may_share or (name, role) in may_share)
+            for other_name, other in results[:place]:
+                whole = None in (name, other_name)  # others may lie between one another's elements
+                if output.buffer is other.buffer and (whole or output.bytes_shown()[0] == other.bytes_shown()[0]):
+                    self._check_apart(output, other, "another result", False)
         (self.context or default_context()).run(plan_function, desc, self.inputs, self.outputs, **more)
 
     def _check_apart(self, output, array, role, may_share):
         (first, end), (other_first, other_end) = output.bytes_shown(), array.bytes_shown()
         if end <= other_first or other_end <= first:
             return
-        if role not in may_share or first != other_first or output.dtype != array.dtype or output.size != array.size:
+        if not may_share or first != other_first or output.dtype != array.dtype or output.size != array.size:
             raise ValueError(f"out: shares memory with {role}, expected memory of its own")
 
     def given_back(self, role, shape=None):

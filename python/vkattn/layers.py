@@ -136,7 +136,8 @@ class Layer:
                      weights by the layer's names ("q_proj.weight"), float32, float16 or bfloat16
         activations  the Array that the call saved to; None: what is needed is computed again, to the same bits
         residual     [B,Lq,width]: the gradient of another branch, added to the query's
-        into         {name: Array} for results; without one of a weight a call on Arrays makes a new Array, and with it a new plan
+        into         {name: Array} for results; of weights without gaps, from where a binding may begin. Without one of a weight the call makes
+                     a new Array, and a plan that it does not keep
         accumulate   True: gradients of weights and of the norm are added to what into's Arrays of float32 hold
         Returns {name: gradient}, each in the shape and type of what it is the gradient of, or into's; of the kind that results are.
         """
@@ -154,7 +155,7 @@ class Layer:
             desc.activations = describe(activations, "activations")
         made = {name: self._take_result(given, desc, name, into.get(name)) for name in names if name in _INPUTS}
         weights = {name: into[name] if name in into else self.context.result(*self._weights[name]) for name in names if name not in _INPUTS}
-        self._run_backward(given, desc, layer_call, weights)
+        self._run_backward(given, desc, layer_call, weights, keeps_plan=all(name in into for name in weights))
         made = {name: given.given_back(role) for name, role in made.items()}
         for name, array in weights.items():
             made[name] = array if given.on_device or name in into else given.of_kind(array.download())
@@ -175,6 +176,8 @@ class Layer:
             self.context.own(array, name)
             if name in self._weights and (array.shape != self._weights[name][0] or not is_contiguous(array)):
                 raise ValueError(f"into: {name} of shape {list(array.shape)}, expected {list(self._weights[name][0])} without gaps")
+            if name in self._weights and array.bound_offset != 0:
+                raise ValueError(f"into: {name} begins {array.bound_offset} elements behind where a binding may begin, expected none")
         missing = [name for name in names if name not in ("query", "key", "value") and name not in into]
         if accumulate and missing:
             raise ValueError(f"into: without {missing[0]}, expected an Array to add to, with accumulate")
@@ -189,7 +192,7 @@ class Layer:
         setattr(desc, role, describe(made, role))
         return role
 
-    def _run_backward(self, given, desc, layer_call, weights):
+    def _run_backward(self, given, desc, layer_call, weights, keeps_plan):
         entries = (_abi.WeightGradient * max(len(weights), 1))(*(
             _abi.WeightGradient(name=name.encode(), tensor=describe(array, name), region=array.buffer.region(array.bound_byte))
             for name, array in weights.items()))
@@ -198,7 +201,8 @@ class Layer:
         described = bytes(layer_call) + bytes(apart) + b"".join(
             name.encode() + bytes(entry.tensor) + bytes(entry.region) for name, entry in zip(weights, entries))
         desc.gradients, desc.gradient_count = entries, len(weights)
-        given.run("vkattn_layer_backward_plan", desc, may_share=("residual",), layer=self._handle, plans=self._plans, described=described,
+        given.run("vkattn_layer_backward_plan", desc, may_share=(("d_query", "residual"),), written=weights.values(), layer=self._handle,
+                  plans=self._plans if keeps_plan else collections.OrderedDict(), described=described,
                   keep=[array.buffer for array in weights.values()])
 
     def _run(self, given, layer_call, cache, tokens):

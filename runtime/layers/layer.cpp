@@ -345,7 +345,13 @@ std::optional<CacheSizes> decode_cache_sizes(const vkattn_layer_config &config) 
 
 namespace {
 
+void require_positions_to_turn(const Layer &layer, const LayerCall &call) {
+    require(!present(call.positions) || rope_dims(layer.config()) > 0,
+            "positions: given, expected none of a layer without a rotary embedding");
+}
+
 void require_gradients(const Layer &layer, const LayerCall &call) {
+    require_positions_to_turn(layer, call);
     const auto refuse = [](bool given, auto... what) {
         if (given) fail(VKATTN_ERROR_UNSUPPORTED, what..., " has no gradients yet");
     };
@@ -380,8 +386,7 @@ void plan_layer(PlanBuilder &builder, const Layer &layer, const LayerCall &call)
     require(!present(call.norm_weight) || kind == VKATTN_LAYER_MHA || kind == VKATTN_LAYER_MLA,
             "norm_weight: given, expected none but for MHA and MLA");
     if (present(call.activations)) require_gradients(layer, call);
-    require(!present(call.positions) || rope_dims(layer.config()) > 0,
-            "positions: given, expected none of a layer without a rotary embedding");
+    require_positions_to_turn(layer, call);
     kind_of(layer.config()).plan(builder, layer, call);
     require(call.object == nullptr || kind_of(layer.config()).cache != nullptr,
             "cache: given, expected none: this kind of layer keeps no cache");

@@ -37,6 +37,7 @@ vkattn_tensor ActivationRooms::tensor() const {
 void ActivationRooms::require_given(const vkattn_tensor &given) const {
     const vkattn_tensor expected = tensor();
     const vkattn_tensor activations = checked_contiguous(given, "activations", expected);
+    require(given.offset == 0, "activations: offset ", given.offset, ", expected 0: their region begins with them");
     builder_.use_role(VKATTN_ROLE_ACTIVATIONS, extent_bytes(activations));
 }
 

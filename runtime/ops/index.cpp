@@ -174,7 +174,8 @@ bool suits_matrices(const IndexProblem &index, const gpu::AttentionConstants &co
     return (is_small || key == problem.query.type) && is_whole && has_keys(problem) &&
            index.desc.head_reduce == VKATTN_INDEX_SUM && problem.head_dim <= kMatrixDims &&
            problem.head_dim % constants.MATRIX_K == 0 && problem.query_heads != 0 &&
-           problem.query_heads % constants.MATRIX_N == 0 && keys_of_tile % problem.key_block_len == 0;
+           problem.query_heads % constants.MATRIX_N == 0 && MOST_HEADS_OF_CHUNK % constants.MATRIX_N == 0 &&
+           keys_of_tile % problem.key_block_len == 0;
 }
 
 // Shared memory that index_scores_coopmat.comp declares.
@@ -224,7 +225,9 @@ std::optional<ScoreKernel> kernel_of_matrices(const PlanBuilder &builder, const 
     constants.ROW_MATRICES = kKeyMatrices;
     const uint32_t keys = kMatrixSubgroups * kKeyMatrices * shape.m;
     if (!suits_matrices(index, constants, keys) || shared_bytes(constants) > caps.max_shared_memory_bytes ||
-        constants.WORKGROUP_SIZE > caps.max_workgroup_invocations || !is_right(builder, shader))
+        constants.WORKGROUP_SIZE > caps.max_workgroup_invocations ||
+        (caps.max_workgroup_subgroups != 0 && kMatrixSubgroups > caps.max_workgroup_subgroups) ||
+        !is_right(builder, shader))
         return std::nullopt;
     kernel.blocks = keys / problem.key_block_len;
     kernel.queries = queries_of_workgroup(index.rows, tiles(problem.kv_len, keys), cores_of(caps.traits));

@@ -248,9 +248,10 @@ void score_sequence(Row row, inout uint line, uint end) {
 void main() {
     uint line = workgroup().y * ROWS, end = min(line + ROWS, push.end_row - push.first_row);
     [[dont_unroll]] while (line < end) {
-        bool exists;
-        Row first = row_of_line(line, end, exists), last = row_of_line(end - 1, end, exists);
-        if (last.batch == first.batch && !see_tile(first.batch, first.position, last.position)) {
+        bool exists, last_exists;
+        Row first = row_of_line(line, end, exists), last = row_of_line(end - 1, end, last_exists);
+        bool is_one = last_exists && last.batch == first.batch; // a query of no sequence has no position
+        if (is_one && !see_tile(first.batch, first.position, last.position)) {
             [[dont_unroll]] for (; line < end; ++line) store_nothing(line);
         } else {
             score_sequence(first, line, end);

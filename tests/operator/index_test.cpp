@@ -342,6 +342,41 @@ TEST_CASE_FIXTURE(DeviceTest, "the best keys by scores on matrix units") {
     }
 }
 
+// The last query of a workgroup may be of no sequence.
+TEST_CASE_FIXTURE(DeviceTest, "queries behind the last sequence have no keys, and leave others theirs") {
+    constexpr std::uint64_t kHeads = 16, kLen = 150, kTokens = 153, kHeadDim = 32;
+    const LimitedDevice few("matrix_units=1,max_loop_iterations=0,scalar_address_loads=0,parallel_workgroups=8");
+    for (TestDevice *device : {&test_device(), &few.device()}) {
+        std::mt19937 random(8);
+        const IndexOptions o{.top_k = 20, .causal = true};
+        HostTensor query = normal_tensor(VKATTN_TYPE_F16, {1, kHeads, kTokens, kHeadDim}, random);
+        HostTensor key = normal_tensor(VKATTN_TYPE_F16, {1, 1, kLen, kHeadDim}, random);
+        HostTensor indices(VKATTN_TYPE_I32, {1, 1, kTokens, o.top_k}), cu_seqlens(VKATTN_TYPE_I32, {2});
+        cu_seqlens.set(1, kLen);
+        vkattn_index_desc desc = describe(o);
+        desc.query = query.view();
+        desc.key = key.view();
+        desc.indices = indices.view();
+        desc.cu_seqlens_q = desc.cu_seqlens_k = cu_seqlens.view();
+        desc.max_seqlen_q = desc.max_seqlen_k = kLen;
+        device->run(device->context().index_plan(desc),
+                    std::array{Region{VKATTN_ROLE_QUERY, &query, Access::kRead},
+                               Region{VKATTN_ROLE_KEY, &key, Access::kRead},
+                               Region{VKATTN_ROLE_CU_SEQLENS_Q, &cu_seqlens, Access::kRead},
+                               Region{VKATTN_ROLE_CU_SEQLENS_K, &cu_seqlens, Access::kRead},
+                               Region{VKATTN_ROLE_INDICES, &indices, Access::kWrite}});
+        OneSequence s{kHeads, kLen, kLen, kHeadDim, {}, key.values(), {}};
+        const std::vector<double> queries = query.values();
+        for (std::uint64_t head = 0; head < kHeads; ++head) {
+            const auto begin = queries.begin() + static_cast<std::ptrdiff_t>(head * kTokens * kHeadDim);
+            s.query.insert(s.query.end(), begin, begin + kLen * kHeadDim);
+        }
+        for (std::uint64_t i = 0; i < kTokens; ++i)
+            CHECK(list_at(indices, i, o.top_k) ==
+                  (i < kLen ? expected_list(s, o, i) : std::vector<std::int32_t>(o.top_k, -1)));
+    }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "no keys are listed where there are none, and the first ones of no heads") {
     check_dense({.heads = 2, .q_len = 3, .kv_len = 0, .head_dim = 32}, {.top_k = 3}, 4);
     check_dense({.heads = 0, .q_len = 3, .kv_len = 0, .head_dim = 32}, {.top_k = 3}, 5);
