@@ -30,6 +30,10 @@ View ActivationRooms::room(vkattn_type type, std::initializer_list<uint64_t> sha
     return view;
 }
 
+View ActivationRooms::log_sum_exp(const LayerCall &call, uint64_t batch, uint64_t heads, uint64_t len) {
+    return present(call.cu_seqlens) ? room(VKATTN_TYPE_F32, {heads, len}) : room(VKATTN_TYPE_F32, {batch, heads, len});
+}
+
 vkattn_tensor ActivationRooms::tensor() const {
     return contiguous(VKATTN_TYPE_F32, {bytes_ / (kRoomElements * sizeof(float)), kRoomElements});
 }
@@ -158,6 +162,17 @@ void LayerBackward::add_query_projections(std::span<const ProjectionGradient> pr
                        .residual = residual,
                        .d_input = d_query,
                        .d_weight = d_norm_weight,
+                       .accumulates = accumulates});
+}
+
+void LayerBackward::add_norm(const std::string &weight, const RmsNorm &of, const View &input, const View &d_normalised,
+                             const View &d_input) const {
+    add_norm_backward(builder, Norm::kRms, of.epsilon,
+                      {.input = input,
+                       .weight = of.weight,
+                       .d_output = d_normalised,
+                       .d_input = d_input,
+                       .d_weight = gradient(weight),
                        .accumulates = accumulates});
 }
 

@@ -16,6 +16,9 @@ class ActivationRooms {
     // Contiguous.
     View room(vkattn_type type, std::initializer_list<uint64_t> shape);
 
+    // Of the call's attention, as it writes it.
+    View log_sum_exp(const LayerCall &call, uint64_t batch, uint64_t heads, uint64_t len);
+
     // The tensor that has room for all rooms.
     vkattn_tensor tensor() const;
 
@@ -67,6 +70,10 @@ class LayerBackward {
 
     // The same of the query, as projections took it, with the norm before them.
     void add_query_projections(std::span<const ProjectionGradient> projections, const View &normalised) const;
+
+    // Gradients of a norm within the layer: of its input, and of its weight where that is wanted.
+    void add_norm(const std::string &weight, const RmsNorm &of, const View &input, const View &d_normalised,
+                  const View &d_input) const;
 
     // Room in the workspace; zeros where the call's tokens are packed, of which some may belong to no sequence. A barrier comes after.
     View room(vkattn_type type, std::initializer_list<uint64_t> shape) const;

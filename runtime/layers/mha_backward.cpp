@@ -56,8 +56,7 @@ MhaActivations reserve(const MhaPass &pass, ActivationRooms &rooms) {
     made.key = by_heads(rooms.room(pass.type, {kv_heads, batch, kv_len, size}));
     made.value = by_heads(rooms.room(pass.type, {kv_heads, batch, kv_len, size}));
     made.attended = rooms.room(pass.type, {batch, len, heads * size});
-    made.log_sum_exp = present(pass.call.cu_seqlens) ? rooms.room(VKATTN_TYPE_F32, {heads, len})
-                                                     : rooms.room(VKATTN_TYPE_F32, {batch, heads, len});
+    made.log_sum_exp = rooms.log_sum_exp(pass.call, batch, heads, len);
     if (pass.has_gate()) made.gate = rooms.room(pass.type, {batch, len, heads * size});
     return made;
 }
@@ -143,13 +142,7 @@ void add_head_norm(const LayerBackward &backward, const View &raw, const RmsNorm
     if (!present(gradient.written) || !present(raw)) return;
     const uint64_t *shape = raw.tensor.shape, size = norm.weight.tensor.shape[0];
     const View d_raw = workspace_view(backward.builder, gradient.tokens.tensor.type, {shape[0], shape[1], shape[2]});
-    add_norm_backward(backward.builder, Norm::kRms, norm.epsilon,
-                      {.input = as_rows(raw, size),
-                       .weight = norm.weight,
-                       .d_output = as_rows(gradient.tokens, size),
-                       .d_input = as_rows(d_raw, size),
-                       .d_weight = backward.gradient(name),
-                       .accumulates = backward.accumulates});
+    backward.add_norm(name, norm, as_rows(raw, size), as_rows(gradient.tokens, size), as_rows(d_raw, size));
     gradient.tokens = d_raw;
 }
 

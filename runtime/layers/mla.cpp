@@ -69,6 +69,19 @@ Query query_of(const Mla &mla, const View &projected, bool absorb) {
                                 rotation, mla.positions)};
 }
 
+// The part of wkv_b that makes K (first 0) or V (first nope) of each head: [H,count,rank], and its bias [H,count].
+View head_matrices(const Mla &mla, uint64_t first, uint64_t count) {
+    const uint64_t rows = mla.nope() + mla.values();
+    return reshaped(mla.weight("wkv_b.weight"), {mla.heads(), count, mla.rank()}, {rows * mla.rank(), mla.rank(), 1},
+                    first * mla.rank());
+}
+
+View head_biases(const Mla &mla, uint64_t first, uint64_t count) {
+    const View bias = mla.weight("wkv_b.bias");
+    if (!present(bias)) return {};
+    return reshaped(bias, {mla.heads(), count}, {mla.nope() + mla.values(), 1}, first);
+}
+
 // K and V of every head are expanded from the latents [B,1,T,rank + rope], or from those of every page.
 void add_naive(const Mla &mla, const View &query, const View &latents, const View &output) {
     PlanBuilder &builder = mla.builder;
@@ -79,12 +92,7 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
     core.key = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.nope() + mla.rope()});
     core.value = workspace_view(builder, mla.type, {entries, mla.heads(), total, mla.values()});
     core.output = output;
-    const View content = for_every_mla_head(mla, slice(latents, 0, mla.rank()));
-    add_latent_up_projection(builder, content, mla_head_matrices(mla, 0, mla.nope()),
-                             mla_head_biases(mla, 0, mla.nope()), slice(core.key, 0, mla.nope()));
-    builder.barrier();
-    add_latent_up_projection(builder, content, mla_head_matrices(mla, mla.nope(), mla.values()),
-                             mla_head_biases(mla, mla.nope(), mla.values()), core.value);
+    add_mla_expansion(mla, slice(latents, 0, mla.rank()), core.key, core.value);
     add_rows(builder, {.source = for_every_mla_head(mla, slice(latents, mla.rank(), mla.rope())),
                        .target = slice(core.key, mla.nope(), mla.rope())});
     builder.barrier();
@@ -93,7 +101,7 @@ void add_naive(const Mla &mla, const View &query, const View &latents, const Vie
 
 // The part of each query that is not rotated, folded by W_UK into the latent space.
 void fold_query(const Mla &mla, const View &projected, const View &query) {
-    View fold = mla_head_matrices(mla, 0, mla.nope());
+    View fold = head_matrices(mla, 0, mla.nope());
     std::swap(fold.tensor.shape[1], fold.tensor.shape[2]);
     std::swap(fold.tensor.strides[1], fold.tensor.strides[2]);
     add_latent_up_projection(mla.builder, slice(projected, 0, mla.nope()), fold, {}, slice(query, 0, mla.rank()));
@@ -108,8 +116,8 @@ void add_absorb(const Mla &mla, const View &query, const View &latents, const Vi
     core.output = workspace_view(builder, mla.type, {mla.batch, mla.heads(), mla.len, mla.rank()});
     add_core_attention(builder, mla.layer, mla.call, core);
     builder.barrier();
-    add_latent_up_projection(builder, core.output, mla_head_matrices(mla, mla.nope(), mla.values()),
-                             mla_head_biases(mla, mla.nope(), mla.values()), output);
+    add_latent_up_projection(builder, core.output, head_matrices(mla, mla.nope(), mla.values()),
+                             head_biases(mla, mla.nope(), mla.values()), output);
 }
 
 // Whether both forms give the same: b_K leaves the softmax only if nothing bends the scores before, and b_V is added to
@@ -124,23 +132,20 @@ bool may_absorb(const Mla &mla) {
 
 } // namespace
 
-View mla_head_matrices(const Mla &mla, uint64_t first, uint64_t count) {
-    const uint64_t rows = mla.nope() + mla.values();
-    return reshaped(mla.weight("wkv_b.weight"), {mla.heads(), count, mla.rank()}, {rows * mla.rank(), mla.rank(), 1},
-                    first * mla.rank());
-}
-
-View mla_head_biases(const Mla &mla, uint64_t first, uint64_t count) {
-    const View bias = mla.weight("wkv_b.bias");
-    if (!present(bias)) return {};
-    return reshaped(bias, {mla.heads(), count}, {mla.nope() + mla.values(), 1}, first);
-}
-
 View for_every_mla_head(const Mla &mla, const View &one_head) {
     View view = one_head;
     view.tensor.shape[1] = mla.heads();
     view.tensor.strides[1] = 0;
     return view;
+}
+
+void add_mla_expansion(const Mla &mla, const View &latents, const View &keys, const View &values) {
+    const View content = for_every_mla_head(mla, latents);
+    add_latent_up_projection(mla.builder, content, head_matrices(mla, 0, mla.nope()), head_biases(mla, 0, mla.nope()),
+                             slice(keys, 0, mla.nope()));
+    mla.builder.barrier(); // parts of a key interleave: disjoint elements, but overlapping ranges of one buffer
+    add_latent_up_projection(mla.builder, content, head_matrices(mla, mla.nope(), mla.values()),
+                             head_biases(mla, mla.nope(), mla.values()), values);
 }
 
 CoreAttention mla_core(const Mla &mla) {

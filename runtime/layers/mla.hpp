@@ -37,12 +37,12 @@ struct Mla {
     View weight(const char *name) const { return layer.weight(prefix + name); }
 };
 
-// The part of wkv_b that makes K (first 0) or V (first nope) of each head: [H,count,rank], and its bias [H,count].
-View mla_head_matrices(const Mla &mla, uint64_t first, uint64_t count);
-View mla_head_biases(const Mla &mla, uint64_t first, uint64_t count);
-
 // One tensor of every head from the one latent of a token.
 View for_every_mla_head(const Mla &mla, const View &one_head);
+
+// Values [B,H,T,v], and the first nope elements of keys, of every head from normalised latents [B,1,T,rank]. Behind a barrier of its own
+// the rest of the keys may be written beside the values; the caller adds the barrier after.
+void add_mla_expansion(const Mla &mla, const View &latents, const View &keys, const View &values);
 
 // The core attention without what it attends.
 CoreAttention mla_core(const Mla &mla);

@@ -47,8 +47,7 @@ MlaActivations reserve(const Mla &mla, ActivationRooms &rooms) {
     made.key = by_heads(rooms.room(mla.type, {heads, batch, len, row}));
     made.value = by_heads(rooms.room(mla.type, {heads, batch, len, values}));
     made.attended = rooms.room(mla.type, {batch, len, heads * values});
-    made.log_sum_exp = present(mla.call.cu_seqlens) ? rooms.room(VKATTN_TYPE_F32, {heads, len})
-                                                    : rooms.room(VKATTN_TYPE_F32, {batch, heads, len});
+    made.log_sum_exp = rooms.log_sum_exp(mla.call, batch, heads, len);
     return made;
 }
 
@@ -80,12 +79,7 @@ NormedLatents add_norms(const Mla &mla, const MlaActivations &made) {
 void add_attended(const Mla &mla, const MlaActivations &made, const NormedLatents &normed, const View &projected) {
     PlanBuilder &builder = mla.builder;
     if (has_low_rank(mla)) add_projection(builder, mla.layer, "wq_b", normed.low_rank, projected);
-    const View content = for_every_mla_head(mla, as_one_head(normed.content));
-    add_latent_up_projection(builder, content, mla_head_matrices(mla, 0, mla.nope()),
-                             mla_head_biases(mla, 0, mla.nope()), slice(made.key, 0, mla.nope()));
-    add_latent_up_projection(builder, content, mla_head_matrices(mla, mla.nope(), mla.values()),
-                             mla_head_biases(mla, mla.nope(), mla.values()), made.value);
-    builder.barrier(); // parts of a key interleave: disjoint elements, but overlapping ranges of one buffer
+    add_mla_expansion(mla, as_one_head(normed.content), made.key, made.value);
     const Rotation rotation = mla.layer.rotation();
     const View turned = as_one_head(slice(made.latent, mla.rank(), mla.rope()));
     add_rows(builder, rotated_rows(for_every_mla_head(mla, turned), slice(made.key, mla.nope(), mla.rope()), rotation,
@@ -194,13 +188,8 @@ void add_latent_gradients(const LayerBackward &backward, const Mla &mla, const M
     const View d_content = workspace_view(mla.builder, mla.type, {mla.batch, mla.len, mla.rank()});
     const ProjectionGradient expanded[] = {{"wkv_b", gradients.expanded}};
     backward.add_projections(expanded, content, d_content);
-    add_norm_backward(mla.builder, Norm::kRms, norm_of(mla, "kv_norm.weight").epsilon,
-                      {.input = slice(made.latent, 0, mla.rank()),
-                       .weight = mla.weight("kv_norm.weight"),
-                       .d_output = d_content,
-                       .d_input = slice(gradients.of_latent, 0, mla.rank()),
-                       .d_weight = backward.gradient("kv_norm.weight"),
-                       .accumulates = backward.accumulates});
+    backward.add_norm("kv_norm.weight", norm_of(mla, "kv_norm.weight"), slice(made.latent, 0, mla.rank()), d_content,
+                      slice(gradients.of_latent, 0, mla.rank()));
     mla.builder.barrier();
 }
 
@@ -213,13 +202,7 @@ ProjectionGradient add_query_gradients(const LayerBackward &backward, const Mla 
     const View d_low_rank = workspace_view(mla.builder, mla.type, {mla.batch, mla.len, rank});
     const ProjectionGradient queries[] = {{"wq_b", gradients.of_query}};
     backward.add_projections(queries, low_rank, d_normed);
-    add_norm_backward(mla.builder, Norm::kRms, norm_of(mla, "q_norm.weight").epsilon,
-                      {.input = made.low_rank,
-                       .weight = mla.weight("q_norm.weight"),
-                       .d_output = d_normed,
-                       .d_input = d_low_rank,
-                       .d_weight = backward.gradient("q_norm.weight"),
-                       .accumulates = backward.accumulates});
+    backward.add_norm("q_norm.weight", norm_of(mla, "q_norm.weight"), made.low_rank, d_normed, d_low_rank);
     mla.builder.barrier();
     return {"wq_a", d_low_rank};
 }

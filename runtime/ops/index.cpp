@@ -151,13 +151,10 @@ uint32_t steps_of_addresses(const AttentionProblem &problem, const DeviceCaps &c
 // Of rows of f16 in whole eights that begin at multiples of sixteen bytes, where the self-test has left the shader.
 bool takes_dots(const PlanBuilder &builder, const IndexProblem &index) {
     const AttentionProblem &problem = index.attention;
-    Context &context = builder.context();
     constexpr uint32_t kAligned = FEATURE_QUERY_ALIGNED | FEATURE_KEY_ALIGNED;
-    if (problem.query.type != VKATTN_TYPE_F16 || problem.key.type != VKATTN_TYPE_F16 || problem.head_dim % 8 != 0 ||
-        (score_constants(index, kWorkgroup).FEATURES & kAligned) != kAligned || !has_index_dots(context.caps()))
-        return false;
-    test_whole(builder, shaders::index_scores_dots);
-    return !is_off(*context.judged_caps(), shaders::index_scores_dots, kWholeShader);
+    return problem.query.type == VKATTN_TYPE_F16 && problem.key.type == VKATTN_TYPE_F16 && problem.head_dim % 8 == 0 &&
+           (score_constants(index, kWorkgroup).FEATURES & kAligned) == kAligned &&
+           has_index_dots(builder.context().caps()) && is_right(builder, shaders::index_scores_dots);
 }
 
 const Shader &matrix_shader(vkattn_type type) {
@@ -236,28 +233,25 @@ std::optional<ScoreKernel> kernel_of_matrices(const PlanBuilder &builder, const 
 }
 
 ScoreKernel kernel_of(const PlanBuilder &builder, const IndexProblem &index) {
-    Context &context = builder.context();
-    const uint32_t lanes = context.caps().subgroup_size;
-    const uint32_t steps = steps_of_addresses(index.attention, context.caps());
-    const bool addresses = steps != 0 && takes_addresses(index.attention, context.caps());
-    if (addresses) test_whole(builder, shaders::index_addresses);
-    if (!addresses || is_off(*context.judged_caps(), shaders::index_addresses, kWholeShader)) {
-        require_few_iterations(index, context.caps());
-        if (const std::optional<ScoreKernel> matrices = kernel_of_matrices(builder, index)) return *matrices;
-        if (takes_dots(builder, index)) {
-            ScoreKernel kernel{&shaders::index_scores_dots, score_constants(index, kWorkgroup), kWorkgroup,
-                               "index_scores_dots: a key an invocation, products of f16 in pairs"};
-            kernel.constants.ROWS = std::min(kernel.constants.GROUP, kHeadsOfDots);
-            return kernel;
-        }
-        require_right(builder, shaders::index_scores);
-        return {&shaders::index_scores, score_constants(index, kWorkgroup), kWorkgroup,
-                "index_scores: a key an invocation"};
+    const DeviceCaps &caps = builder.context().caps();
+    const uint32_t lanes = caps.subgroup_size, steps = steps_of_addresses(index.attention, caps);
+    if (steps != 0 && takes_addresses(index.attention, caps) && is_right(builder, shaders::index_addresses)) {
+        ScoreKernel kernel{&shaders::index_addresses, score_constants(index, lanes), lanes * steps,
+                           "index_addresses: keys are read through device addresses", true};
+        kernel.constants.STEP = steps;
+        return kernel;
     }
-    ScoreKernel kernel{&shaders::index_addresses, score_constants(index, lanes), lanes * steps,
-                       "index_addresses: keys are read through device addresses", true};
-    kernel.constants.STEP = steps;
-    return kernel;
+    require_few_iterations(index, caps);
+    if (const std::optional<ScoreKernel> matrices = kernel_of_matrices(builder, index)) return *matrices;
+    if (takes_dots(builder, index)) {
+        ScoreKernel kernel{&shaders::index_scores_dots, score_constants(index, kWorkgroup), kWorkgroup,
+                           "index_scores_dots: a key an invocation, products of f16 in pairs"};
+        kernel.constants.ROWS = std::min(kernel.constants.GROUP, kHeadsOfDots);
+        return kernel;
+    }
+    require_right(builder, shaders::index_scores);
+    return {&shaders::index_scores, score_constants(index, kWorkgroup), kWorkgroup,
+            "index_scores: a key an invocation"};
 }
 
 // Where it begins, in elements or quantised blocks.

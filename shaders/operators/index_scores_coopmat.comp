@@ -220,15 +220,14 @@ bool see_tile(uint batch, uint first, uint last) {
 uint query_of_line(uint line, uint end) { return push.first_row + min(line, end - 1); }
 Row row_of_line(uint line, uint end, out bool exists) { return row_of_query(query_of_line(line, end), exists); }
 
-// Lines from one on, all of a sequence, to the first that is not, or the end.
-void score_sequence(Row row, inout uint line, uint end) {
+// Lines from one on, all of a sequence, to the first that is not, or the end. row: of the first one's query; exists: that there is one.
+void score_sequence(Row row, bool exists, inout uint line, uint end) {
     uint batch = row.batch;
     load_keys(row);
     load_heads(row, query_of_line(line, end), 0);
     [[dont_unroll]] while (line < end && row.batch == batch) {
-        bool exists, another_exists;
-        row = row_of_line(line, end, exists);
-        Row next = row_of_line(line + 1, end, another_exists);
+        bool next_exists;
+        Row next = row_of_line(line + 1, end, next_exists);
         if (exists && see_tile(row.batch, row.position, row.position)) {
             score_heads(row, next, query_of_line(line, end), query_of_line(line + 1, end));
             if (KEY_BLOCK_LEN > 1)
@@ -240,6 +239,7 @@ void score_sequence(Row row, inout uint line, uint end) {
             store_nothing(line);
         }
         row = next;
+        exists = next_exists;
         ++line;
     }
 }
@@ -254,7 +254,7 @@ void main() {
         if (is_one && !see_tile(first.batch, first.position, last.position)) {
             [[dont_unroll]] for (; line < end; ++line) store_nothing(line);
         } else {
-            score_sequence(first, line, end);
+            score_sequence(first, exists, line, end);
         }
     }
 }

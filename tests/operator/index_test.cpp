@@ -21,6 +21,14 @@ struct IndexOptions {
     bool causal = false; // the last query at the last key
 };
 
+constexpr IndexOptions kMeansOfBlocks{.top_k = 5,
+                                      .key_block_len = 8,
+                                      .activation = VKATTN_INDEX_IDENTITY,
+                                      .block_reduce = VKATTN_INDEX_MEAN,
+                                      .forced_first = 1,
+                                      .forced_last = 2,
+                                      .causal = true};
+
 // One sequence's queries [Hi,Lq,D], keys [Lk,D] and weights [Lq,Hi].
 struct OneSequence {
     std::uint64_t heads, q_len, kv_len, head_dim;
@@ -201,14 +209,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the best keys of each query, and the best blocks 
     check_dense({.heads = 11, .q_len = 7, .kv_len = 130, .head_dim = 40}, {.top_k = 9, .causal = true}, 1);
     check_dense(
         {.heads = 4, .q_len = 3, .kv_len = 130, .head_dim = 64, .query = VKATTN_TYPE_F16, .key = VKATTN_TYPE_Q8_0},
-        {.top_k = 5,
-         .key_block_len = 8,
-         .activation = VKATTN_INDEX_IDENTITY,
-         .block_reduce = VKATTN_INDEX_MEAN,
-         .forced_first = 1,
-         .forced_last = 2,
-         .causal = true},
-        2);
+        kMeansOfBlocks, 2);
     check_dense({.heads = 3,
                  .q_len = 2,
                  .kv_len = 90,
@@ -311,15 +312,7 @@ TEST_CASE_FIXTURE(DeviceTest, "the best keys by scores on matrix units") {
         }
     const DenseCase blocks{
         .heads = 16, .q_len = 5, .kv_len = 333, .head_dim = 64, .query = VKATTN_TYPE_F16, .key = VKATTN_TYPE_F16};
-    takes_matrices(check_dense(blocks,
-                               {.top_k = 5,
-                                .key_block_len = 8,
-                                .activation = VKATTN_INDEX_IDENTITY,
-                                .block_reduce = VKATTN_INDEX_MEAN,
-                                .forced_first = 1,
-                                .forced_last = 2,
-                                .causal = true},
-                               seed++, device));
+    takes_matrices(check_dense(blocks, kMeansOfBlocks, seed++, device));
     takes_matrices(check_dense(blocks, {.top_k = 9, .key_block_len = 2, .causal = true}, seed++, device));
     for (const Keys keys : {Keys::kPacked, Keys::kPaged}) {
         SequencesCase c;

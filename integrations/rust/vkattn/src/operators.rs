@@ -21,27 +21,26 @@ pub trait Operator: sealed::Sealed + sys::Sized32 + Copy {
 }
 
 macro_rules! operators {
-    ($($desc:ident = $c:ident by $plan:ident $({ $($check:item)* })?;)*) => {
+    ($($desc:ident = $c:ident by $plan:ident $(without $part:ident $(. $rest:ident)*: $instead:literal)?;)*) => {
         $(
             #[doc = concat!("[`sys::", stringify!($c), "`]: its comments say shapes and units. `struct_size` is filled in by the plan.")]
             pub type $desc = sys::$c;
             impl sealed::Sealed for sys::$c {}
             impl Operator for sys::$c {
                 const PLAN: MakePlan<Self> = sys::$plan;
-                $($($check)*)?
+                $(fn check(&self) -> Result<()> {
+                    if self.$part$(.$rest)*.is_null() {
+                        return Ok(());
+                    }
+                    Err(no_pointer(concat!(stringify!($part) $(, ".", stringify!($rest))*), $instead))
+                })?
             }
         )*
     };
 }
 operators! {
-    AttentionDesc = vkattn_attention_desc by vkattn_attention_plan {
-        fn check(&self) -> Result<()> {
-            if self.variant.is_null() {
-                return Ok(());
-            }
-            Err(no_pointer("variant", "make plans with variants by vkattn::sys"))
-        }
-    };
+    AttentionDesc = vkattn_attention_desc by vkattn_attention_plan
+        without variant: "make plans with variants by vkattn::sys";
     KvAppendDesc = vkattn_kv_append_desc by vkattn_kv_append_plan;
     IndexDesc = vkattn_index_desc by vkattn_index_plan;
     MaskIndicesDesc = vkattn_mask_indices_desc by vkattn_mask_indices_plan;
@@ -54,24 +53,12 @@ operators! {
     LinearAttentionDesc = vkattn_linear_attention_desc by vkattn_linear_attention_plan;
     CausalConv1dDesc = vkattn_causal_conv1d_desc by vkattn_causal_conv1d_plan;
     GatedRmsNormDesc = vkattn_gated_rms_norm_desc by vkattn_gated_rms_norm_plan;
-    AttentionBackwardDesc = vkattn_attention_backward_desc by vkattn_attention_backward_plan {
-        fn check(&self) -> Result<()> {
-            if self.attention.is_null() {
-                return Ok(());
-            }
-            Err(no_pointer("attention", "Context::plan_attention_backward takes the problem"))
-        }
-    };
+    AttentionBackwardDesc = vkattn_attention_backward_desc by vkattn_attention_backward_plan
+        without attention: "Context::plan_attention_backward takes the problem";
     LinearBackwardDesc = vkattn_linear_backward_desc by vkattn_linear_backward_plan;
     NormBackwardDesc = vkattn_norm_backward_desc by vkattn_norm_backward_plan;
-    RotaryEmbeddingDesc = vkattn_rotary_embedding_desc by vkattn_rotary_embedding_plan {
-        fn check(&self) -> Result<()> {
-            if self.rope_scaling.factors.is_null() {
-                return Ok(());
-            }
-            Err(no_pointer("rope_scaling.factors", "make plans of LongRoPE by vkattn::sys"))
-        }
-    };
+    RotaryEmbeddingDesc = vkattn_rotary_embedding_desc by vkattn_rotary_embedding_plan
+        without rope_scaling.factors: "make plans of LongRoPE by vkattn::sys";
     GatedActivationDesc = vkattn_gated_activation_desc by vkattn_gated_activation_plan;
     GatedActivationBackwardDesc = vkattn_gated_activation_backward_desc by vkattn_gated_activation_backward_plan;
     EmbeddingBackwardDesc = vkattn_embedding_backward_desc by vkattn_embedding_backward_plan;
