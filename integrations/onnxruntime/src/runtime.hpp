@@ -24,6 +24,10 @@ class Failure : public std::runtime_error {
     OrtErrorCode code_;
 };
 
+// What a program can do about a lost device.
+constexpr const char *kLost =
+    ": the device is lost, expected all sessions to be released and the library to be registered anew";
+
 inline OrtErrorCode code_of(vkattn_result result) {
     switch (result) {
     case VKATTN_ERROR_INVALID_ARGUMENT:
@@ -49,7 +53,8 @@ OrtStatus *guarded(const std::string &where, Run &&run) noexcept {
         } catch (const Failure &failure) {
             return status(failure.code(), where + failure.what());
         } catch (const vkattn::Error &error) {
-            return status(code_of(error.result()), where + error.what());
+            const bool is_lost = error.result() == VKATTN_ERROR_DEVICE_LOST;
+            return status(code_of(error.result()), where + error.what() + (is_lost ? kLost : ""));
         } catch (const Ort::Exception &error) {
             return status(error.GetOrtErrorCode(), where + error.what());
         } catch (const std::exception &error) {

@@ -23,8 +23,9 @@ impl Application {
         unsafe {
             let entry = ash::Entry::load()?;
             let app_info = vk::ApplicationInfo::default().api_version(vk::API_VERSION_1_1);
-            let instance =
-                entry.create_instance(&vk::InstanceCreateInfo::default().application_info(&app_info), None)?;
+            let instance = entry
+                .create_instance(&vk::InstanceCreateInfo::default().application_info(&app_info), None)
+                .map_err(|error| format!("no Vulkan instance: {error:?}, expected an installed Vulkan driver"))?;
             let wanted = part_of_name.unwrap_or("");
             let physical_device = instance
                 .enumerate_physical_devices()?
