@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 
 # number, bytes and elements of a block
-TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32), "bf16": (30, 2, 1)}
+TYPES = {"f32": (0, 4, 1), "f16": (1, 2, 1), "q4_0": (2, 18, 32), "q8_0": (8, 34, 32), "q4_K": (12, 144, 256), "q6_K": (14, 210, 256),
+         "bf16": (30, 2, 1)}
 
 
 def strides(kind, ne):

@@ -6,6 +6,7 @@ import json
 import pathlib
 import sys
 
+import decoder_weights
 import numpy
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -35,6 +36,7 @@ FUNCTIONS = {
     "ggml_flash_attn_ext": (POINTER, *[POINTER] * 5, *[REAL] * 3),
     "ggml_flash_attn_ext_set_prec": (None, POINTER, INTEGER),
     "ggml_mul_mat": (POINTER, *[POINTER] * 3),
+    "ggml_cast": (POINTER, POINTER, POINTER, INTEGER),
     "ggml_new_graph": (POINTER, POINTER),
     "ggml_build_forward_expand": (None, POINTER, POINTER),
     "ggml_backend_init_by_type": (POINTER, INTEGER, POINTER),
@@ -107,8 +109,7 @@ def stored(ggml, kind, values):
     rows = values.size // values.shape[-1]
     blocks = numpy.empty((values.size // block, block_bytes), numpy.uint8)
     ggml.quantize_chunk(number, numpy.ascontiguousarray(values).ctypes.data, blocks.ctypes.data, 0, rows, values.shape[-1], None)
-    scales = blocks[:, :2].copy().view(numpy.float16).astype(numpy.float32)  # q8_0: a scale, then 32 integers
-    return blocks, (blocks[:, 2:].view(numpy.int8) * scales).reshape(values.shape)
+    return blocks, decoder_weights.numbers_of(blocks, kind, values.shape)
 
 
 def attention(ggml, shape, precision):
@@ -147,10 +148,15 @@ def attention(ggml, shape, precision):
 
 
 def linear(ggml, shape):
-    random = numpy.random.default_rng(1)
-    weight_data, weights = stored(ggml, shape["kind"], random.standard_normal((shape["out_features"], shape["in_features"]), numpy.float32))
+    """The error on some rows. Without outputs: the rows are made f16, and f32 again."""
+    random, kind = numpy.random.default_rng(1), shape["weight_type"] or shape["kind"]
     rows = random.standard_normal((shape["rows"], shape["in_features"]), numpy.float32)
-    weight, values = ggml.tensor(shape["kind"], *weights.shape[::-1]), ggml.tensor("f32", *rows.shape[::-1])
+    values = ggml.tensor("f32", *rows.shape[::-1])
+    if shape["out_features"] == 0:
+        again = ggml.cast(ggml.context, ggml.cast(ggml.context, values, TYPES["f16"][0]), TYPES["f32"][0])
+        return error(ggml.compute(again, [(values, rows)], rows.shape), rows)
+    weight_data, weights = stored(ggml, kind, random.standard_normal((shape["out_features"], shape["in_features"]), numpy.float32))
+    weight = ggml.tensor(kind, *weights.shape[::-1])
     got = ggml.compute(ggml.mul_mat(ggml.context, weight, values), [(weight, weight_data), (values, rows)],
                        (shape["rows"], shape["out_features"]))
     some = [0, shape["rows"] // 2, shape["rows"] - 1]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-SIDES = {"vkattn": {"GGML_VK_FORCE_VKATTN": "1"}, "ggml": {"GGML_VK_DISABLE_VKATTN": "1"}}
+SIDES = {"vkattn": {}, "ggml": {"GGML_VK_DISABLE_VKATTN": "1"}}
 PHASE = re.compile(r"llama-bench: benchmark \d+/\d+: (warmup |)(depth|prompt|generation) run( \d+/\d+|)(.*)")
 
 
@@ -54,6 +54,9 @@ def main():
     parser.add_argument("--new", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=2)
     arguments = parser.parse_args()
+    for file in (arguments.llama_bench, arguments.model):
+        if not os.path.isfile(file):
+            sys.exit(f"integrations/ggml/bench.py: {file} is no file, expected llama-bench and a model")
 
     print("| | vkattn, tokens/s | ggml, tokens/s | ratio of times | processor s of vkattn | of ggml | ratio |\n|---|---:|---:|---:|---:|---:|---:|")
     for depth in map(int, arguments.depths.split(",")):

@@ -1,6 +1,6 @@
-"""python3 integrations/ggml/cases.py PROGRAM [--seconds S] [--seed N] [--all [--kept FILE]]: attention cases of test-backend-ops, drawn at
-random until the time is over, by vkattn alone (GGML_VK_FORCE_VKATTN): what it refuses and ggml's own shaders take fails. Needs nothing but
-Python."""
+"""python3 integrations/ggml/cases.py PROGRAM [--products] [--seconds S] [--seed N] [--all [--kept FILE]]: cases of attention of
+test-backend-ops, or of MUL_MAT, drawn at random until the time is over, by vkattn alone (GGML_VK_FORCE_VKATTN). Attention that it refuses and
+ggml's own shaders take fails; products it takes by one matrix. Needs nothing but Python."""
 import argparse
 import hashlib
 import os
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-CASE = re.compile(r"(FLASH_ATTN_EXT\(.*\)): .*?(OK|FAIL|not supported|SUPPORTED|NOT SUPPORTED)")
+CASE = re.compile(r"((?:FLASH_ATTN_EXT|MUL_MAT)\(.*\)): .*?(OK|FAIL|not supported|SUPPORTED|NOT SUPPORTED)")
 BATCH = 12  # cases of a process
 
 
@@ -24,10 +24,10 @@ def ask(program, mode, cases, environment):
     return {match[1]: match[2] for match in map(CASE.search, plain.splitlines()) if match}, plain + ran.stderr, ran.returncode
 
 
-def supported(program, environment):
-    verdicts, output, status = ask(program, "support", ["FLASH_ATTN_EXT"], environment)
+def supported(program, operation, environment):
+    verdicts, output, status = ask(program, "support", [operation], environment)
     if not verdicts:
-        sys.exit(f"{program}: names no case of attention, status {status}: {output[-2000:]}")
+        sys.exit(f"{program}: names no case of {operation}, status {status}: {output[-2000:]}")
     return {case for case, verdict in verdicts.items() if verdict == "SUPPORTED"}
 
 
@@ -45,6 +45,7 @@ def kept_cases(file, program):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", help="test-backend-ops")
+    parser.add_argument("--products", action="store_true", help="MUL_MAT in place of attention")
     parser.add_argument("--seconds", type=float, default=60, help="how long cases are begun (default 60)")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30), help="of the draw (default: any)")
     parser.add_argument("--validated", action="store_true", help="a message of Vulkan's validation layer fails")
@@ -52,12 +53,15 @@ def main():
     parser.add_argument("--kept", type=pathlib.Path, help="a file of the cases that were right, which a run that was ended goes on after")
     arguments = parser.parse_args()
 
-    by_ggml = supported(arguments.program, {"GGML_VK_DISABLE_VKATTN": "1"})
-    by_vkattn = supported(arguments.program, {"GGML_VK_FORCE_VKATTN": "1"})
+    operation = "MUL_MAT" if arguments.products else "FLASH_ATTN_EXT"
+    by_ggml = supported(arguments.program, operation, {"GGML_VK_DISABLE_VKATTN": "1"})
+    by_vkattn = supported(arguments.program, operation, {"GGML_VK_FORCE_VKATTN": "1"})
     if not by_vkattn or by_vkattn == by_ggml:  # vkattn has head sizes that ggml has not
         sys.exit(f"{len(by_vkattn)} cases are vkattn's, {len(by_ggml)} ggml's: is vkattn in this build, and takes the device?")
     failed = sorted(by_ggml - by_vkattn)
-    print(f"{len(by_vkattn)} cases are vkattn's, {len(by_ggml)} ggml's, {len(failed)} ggml's alone", flush=True)
+    print(f"{operation}: {len(by_vkattn)} cases are vkattn's, {len(by_ggml)} ggml's, {len(failed)} ggml's alone", flush=True)
+    if arguments.products:
+        failed = []
 
     cases = random.Random(arguments.seed).sample(sorted(by_vkattn), len(by_vkattn))
     print(f"seed {arguments.seed}", flush=True)

@@ -63,8 +63,10 @@ def add(options, device=None, library=None, fallback_reasons=False):
         matching = found[device:device + 1] if device >= 0 else []
     else:
         matching = [each for each in found if device is None or device.lower() in name(each).lower()]
+    if not found:
+        raise LookupError("no Vulkan device here, expected an installed Vulkan driver")
     if not matching:
-        raise LookupError(f"no Vulkan device {'' if device is None else repr(device) + ' '}here, expected one of "
+        raise LookupError(f"no Vulkan device {device!r} here, expected one of "
                           f"{[name(each) for each in found]}")
     options.add_provider_for_devices(matching[:1], {"fallback_reasons": "1" if fallback_reasons else "0"})
     return matching[0]

@@ -371,7 +371,7 @@ def test_a_machine_without_devices_says_so_each_time():
     ended = subprocess.run([sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=120,
                            env=os.environ | {"PYTHONPATH": ":".join(paths), **NO_DEVICES})
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.count("no Vulkan device here, expected one of []") == 3
+    assert ended.stdout.count("no Vulkan device here, expected an installed Vulkan driver") == 3
 
 
 def test_wrong_option():
