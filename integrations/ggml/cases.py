@@ -52,6 +52,8 @@ def main():
     parser.add_argument("--all", action="store_true", help="every case, however long it takes")
     parser.add_argument("--kept", type=pathlib.Path, help="a file of the cases that were right, which a run that was ended goes on after")
     arguments = parser.parse_args()
+    if not os.access(arguments.program, os.X_OK):
+        sys.exit(f"integrations/ggml/cases.py: {arguments.program} cannot be run, expected test-backend-ops")
 
     operation = "MUL_MAT" if arguments.products else "FLASH_ATTN_EXT"
     by_ggml = supported(arguments.program, operation, {"GGML_VK_DISABLE_VKATTN": "1"})
