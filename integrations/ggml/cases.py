@@ -26,6 +26,8 @@ def ask(program, mode, cases, environment):
 
 def supported(program, operation, environment):
     verdicts, output, status = ask(program, "support", [operation], environment)
+    if not verdicts and status == 0 and "Vulkan0" not in output:
+        sys.exit(f"{program}: has no Vulkan device, expected one; a CPU driver where GGML_VK_VISIBLE_DEVICES=0 names it")
     if not verdicts:
         sys.exit(f"{program}: names no case of {operation}, status {status}: {output[-2000:]}")
     return {case for case, verdict in verdicts.items() if verdict == "SUPPORTED"}
