@@ -507,6 +507,7 @@ TEST_CASE_FIXTURE(DeviceTest, "gradients of what variants capture" * doctest::te
         call.made = {}; // alone
         CHECK(try_captured(call, again, test_device()) == "");
         CHECK(std::ranges::equal(made.bytes(), again.bytes()));
+        if (name != "relative_bias") continue; // pipelines of another device take CPU drivers long to compile
         set_variant(call.problem, gallery_text(name), limited.context());
         CHECK(try_captured(call, in_turn, limited.device()) == "");
         CHECK(compare("d_captured_0", shape, made.values(), in_turn.floats(), 1e-12, 1e-3).passed);
