@@ -20,6 +20,8 @@ tests="build-modern/tests/vkattn_tests"
     echo "caches-navi31 $execute amd-navi31 $tests --test-suite=caches,programs,rotation"
     # but what waits for the host on a GPU, where submissions are executed at once
     echo "operators-navi31 $execute amd-navi31 $tests --test-suite=merge,operators,submit --test-case-exclude=*queue?waits*"
+    echo "layer-gradients-navi31 $execute amd-navi31 $tests --test-suite=layer_gradients"
+    echo "captured-gradients-navi31 $execute amd-navi31 $tests --test-case=*variants?capture*,sums?of?captured*"
     echo "scales-navi31 $execute amd-navi31 $tests --test-suite=scales"
     for gpu in navi31 gfx1201 vega10; do
         echo "attention-$gpu $execute amd-$gpu $tests --test-suite=attention.numbers"

@@ -17,7 +17,7 @@ extern "C" {
  *              computed again, in the workspace, by the kernel that it names. Its tensors are bound by its roles. Read before the call
  *              returns. Without block_table, rotations, key_scales, value_scales, attn_weights and qk_matmul_output, and with value;
  *              key and value of type F32, F16 or BF16; its variant without lse_mod and output_mod, and with score_mod_grad (variants.h) where
- *              it has score_mod: others fail with VKATTN_ERROR_UNSUPPORTED. What is captured has no gradient
+ *              it has score_mod: others fail with VKATTN_ERROR_UNSUPPORTED
  * d_output     [B,Hq,Lq,Dv], as output: F32, F16 or BF16, any strides; bound as VKATTN_ROLE_D_OUTPUT
  * d_query      [B,Hq,Lq,D], as query; bound as VKATTN_ROLE_D_QUERY
  * d_key        [B,Hkv,Lk,D], as key: of a KV head the sum over the query heads that read it; bound as VKATTN_ROLE_D_KEY
@@ -25,6 +25,9 @@ extern "C" {
  * d_attn_mask  of the shape of attn_mask, which is F32 or F16: summed over what the mask was broadcast to; bound as
  *              VKATTN_ROLE_D_ATTN_MASK
  * d_sinks      [Hq] F32, contiguous; bound as VKATTN_ROLE_D_SINKS
+ * d_captured_0 to d_captured_3  F32, contiguous, of the shape of captured_0 and so on, which are F32, F16 or BF16; of a variant with
+ *              score_mod_grad_captured. Bound as VKATTN_ROLE_D_CAPTURED_0 and so on. What tiles of queries and keys give an element is summed
+ *              in integers, 44 bytes of workspace an element, and rounded once
  * Gradients are F32, F16 or BF16 each, of any strides by which no elements overlap, and share no memory with what is read; those that are
  * absent are not computed, and one is there at least. A query or key that nothing sees has gradient 0. Rows of packed tensors that belong
  * to no sequence, or lie beyond max_seqlen_q or max_seqlen_k of theirs, keep their bytes. */
@@ -37,6 +40,10 @@ typedef struct vkattn_attention_backward_desc {
     vkattn_tensor d_value;
     vkattn_tensor d_attn_mask;
     vkattn_tensor d_sinks;
+    vkattn_tensor d_captured_0;
+    vkattn_tensor d_captured_1;
+    vkattn_tensor d_captured_2;
+    vkattn_tensor d_captured_3;
 } vkattn_attention_backward_desc;
 
 /* Plans one backward pass. Fails with VKATTN_ERROR_INVALID_ARGUMENT, naming the member, or VKATTN_ERROR_UNSUPPORTED. */

@@ -23,7 +23,8 @@ extern "C" {
 
 /* What to compile.
  *
- * functions  GLSL (4.60) that defines one of score_mod, mask_mod, lse_mod and output_mod, or several; score_mod_grad beside score_mod
+ * functions  GLSL (4.60) that defines one of score_mod, mask_mod, lse_mod and output_mod, or several; score_mod_grad beside score_mod, and
+ *            score_mod_grad_captured beside that
  *            alone; at most 1 MiB. It declares no resources and no shared memory, and has no barriers and no #include
  * name       what messages call the text; NULL: "functions". A directive #line 1 "NAME" in the text names what follows it */
 typedef struct vkattn_jit_info {

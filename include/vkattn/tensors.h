@@ -166,7 +166,11 @@ typedef enum vkattn_role {
     VKATTN_ROLE_COPY = 74,        /* of a parameter, in another type */
     VKATTN_ROLE_ACTIVATIONS = 75, /* of a layer's forward pass, for its backward pass: layers.h */
     VKATTN_ROLE_D_NORM_WEIGHT = 76,
-    VKATTN_ROLE_COUNT = 77,
+    VKATTN_ROLE_D_CAPTURED_0 = 77, /* of what functions of a variant read */
+    VKATTN_ROLE_D_CAPTURED_1 = 78,
+    VKATTN_ROLE_D_CAPTURED_2 = 79,
+    VKATTN_ROLE_D_CAPTURED_3 = 80,
+    VKATTN_ROLE_COUNT = 81,
     VKATTN_ROLE_MAX_ENUM = 0x7fffffff
 } vkattn_role;
 

@@ -8,6 +8,7 @@
  *     float lse_mod(float lse, uint batch, uint head, uint query);                // what weights are exp(score - lse) of
  *     float output_mod(float value, uint batch, uint head, uint query, uint element); // what is stored of the output
  *     float score_mod_grad(float score, uint batch, uint head, uint query, uint key); // the derivative of score_mod by the score
+ *     void score_mod_grad_captured(float score, uint batch, uint head, uint query, uint key); // those by what it captures
  *
  * query and key are positions from the sequence's own start, query with the offset of masks and ALiBi added
  * (vkattn_attention_desc); head counts query heads. A score is scale * q k, after softcap. One that score_mod makes -inf, or
@@ -17,6 +18,11 @@
  * of Dv elements, before it is rounded to the type of output; of a row that sees no key 0. Both are called for the whole row,
  * however many parts its keys are in: a merge of calls (vkattn_merge_plan) joins what they made of each.
  * Gradients (vkattn_attention_backward_plan) call score_mod_grad of the score that score_mod was given; nothing else does.
+ * Those of captured tensors call score_mod_grad_captured of the same, which says of each element that score_mod reads what score_mod's
+ * derivative by it is, and of an element that it reads twice both: elements outside the tensor, and tensors without gradients, count for nothing.
+ *
+ *     void add_captured_grad(uint tensor, uint element, float derivative);
+ *
  * The functions read up to VKATTN_CAPTURED_TENSORS tensors of the call's, which are contiguous, as one row of elements:
  *
  *     float captured_f32(uint tensor, uint element);  // of F32, F16 or BF16; 0 outside the tensor, and of one that is absent
@@ -39,7 +45,8 @@ typedef enum vkattn_variant_functions {
     VKATTN_VARIANT_MASK_MOD = 2,
     VKATTN_VARIANT_LSE_MOD = 4,
     VKATTN_VARIANT_OUTPUT_MOD = 8,
-    VKATTN_VARIANT_SCORE_MOD_GRAD = 16, /* beside score_mod alone */
+    VKATTN_VARIANT_SCORE_MOD_GRAD = 16,          /* beside score_mod alone */
+    VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED = 32, /* beside score_mod_grad alone */
     VKATTN_VARIANT_FUNCTIONS_MAX_ENUM = 0x7fffffff
 } vkattn_variant_functions;
 

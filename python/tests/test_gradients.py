@@ -240,6 +240,66 @@ def test_gradients_of_functions(score_mod, mask_mod):
     assert all(isinstance(each, numpy.ndarray) and close(each, wanted) for each, wanted in zip(made, expected))
 
 
+def captured_differences(given, score_mod, mask_mod, array):
+    """Of the sum of output * d_output by a captured array's elements, in float64."""
+    q, k, v, d_output = (numpy.asarray(each, "float64") for each in given)
+    kept, step, gradient = array.copy(), 2.0**-10, numpy.zeros(array.shape)
+    scores = q.shape[-1] ** -0.5 * q @ k.swapaxes(-1, -2)
+    at = numpy.ogrid[tuple(slice(size) for size in scores.shape)]
+
+    def weighted():
+        logits = numpy.where(mask_mod(*at) if mask_mod else True, score_mod(scores, *at), -numpy.inf)
+        weights = numpy.exp(logits - logits.max(-1, keepdims=True))
+        return (weights / weights.sum(-1, keepdims=True) @ v * d_output).sum()
+
+    for place in numpy.ndindex(array.shape):
+        array[place] = kept[place] + step
+        above, size = weighted(), float(array[place])
+        array[place] = kept[place] - step
+        gradient[place] = (above - weighted()) / (size - float(array[place]))
+        array[place] = kept[place]
+    return gradient
+
+
+@with_functions
+@pytest.mark.parametrize("score_mod, mask_mod", [(capped_distances, sliding_window), (relative_positions, None)])
+def test_gradients_of_captured_arrays(score_mod, mask_mod):
+    given = numpy.random.default_rng(9).standard_normal((4, 2, 4, 33, 16)).astype("float32")
+    expected = captured_differences(given, score_mod, mask_mod, BIAS)
+    of_query, made = vkattn.attention_backward(*given, gradients=("query", BIAS), score_mod=score_mod, mask_mod=mask_mod)
+    assert made.shape == BIAS.shape and made.dtype == numpy.float32
+    assert ((made - expected) ** 2).sum() <= 1e-7 * (expected**2).sum()
+    alone = vkattn.attention_backward(*given, gradients=BIAS, score_mod=score_mod, mask_mod=mask_mod)
+    assert (alone == made).all()
+    with_other_text = vkattn.attention_backward(*given, gradients="query", score_mod=score_mod, mask_mod=mask_mod)
+    assert (of_query == with_other_text).all()
+    with pytest.raises(ValueError, match=r"gradients: an array of shape \[4, 9\], expected one that score_mod captures"):
+        vkattn.attention_backward(*given, gradients=BIAS.copy(), score_mod=score_mod)
+
+
+@with_functions
+def test_gradients_of_captured_arrays_in_glsl_and_on_the_device():
+    given = numpy.random.default_rng(10).standard_normal((4, 1, 2, 9, 16)).astype("float32")
+    parameters = "(float score, uint batch, uint head, uint query, uint key)"
+    text = f"float score_mod{parameters} {{ return score * captured_f32(0, head); }}\n"
+    text += f"float score_mod_grad{parameters} {{ return captured_f32(0, head); }}\n"
+    derivatives = f"void score_mod_grad_captured{parameters} {{ add_captured_grad(0, head, score); }}\n"
+    factors = numpy.array([0.5, 2.0], "float32")
+    expected = captured_differences(given, lambda score, b, h, i, j: score * factors[h], None, factors)
+    context = vkattn.default_context()
+    on_device = context.array(factors)
+    for of in (factors, "captured_0"):
+        made = vkattn.attention_backward(*given, gradients=of, captured=(factors,), score_mod=text + derivatives)
+        assert ((made - expected) ** 2).sum() <= 1e-7 * (expected**2).sum()
+    made = vkattn.attention_backward(*(context.array(each) for each in given), gradients=on_device, captured=(on_device,), score_mod=text,
+                                     score_mod_grad_captured=derivatives)
+    assert isinstance(made, vkattn.Array) and ((made.numpy() - expected) ** 2).sum() <= 1e-7 * (expected**2).sum()
+    with pytest.raises(vkattn.UnsupportedError, match="d_captured_0: given without score_mod_grad_captured"):
+        vkattn.attention_backward(*given, gradients="captured_0", captured=(factors,), score_mod=text)
+    with pytest.raises(ValueError, match="gradients: 'captured_1', expected an argument captured_1"):
+        vkattn.attention_backward(*given, gradients="captured_1", captured=(factors,), score_mod=text + derivatives)
+
+
 @with_functions
 def test_gradients_of_functions_in_glsl():
     q, k, v, d_output = numpy.random.default_rng(8).standard_normal((4, 1, 2, 9, 16)).astype("float32")

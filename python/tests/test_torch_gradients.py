@@ -181,13 +181,107 @@ def test_flex_attention_without_gradients_and_what_is_refused(flex):
     asking = [each.requires_grad_() for each in rows]
     slope = torch.tensor([0.5, 2.0], requires_grad=True)
     with pytest.raises(ValueError, match="score_mod: .*a captured tensor that requires a gradient"):
-        gradients.flex_attention(*asking, lambda score, b, h, q, k: score * slope[h])
+        vkattn.flex_attention(*(each.detach() for each in rows), lambda score, b, h, q, k: score * slope[h])
     with pytest.raises(ValueError, match="query has 2 heads and key 1"):
         gradients.flex_attention(asking[0], asking[1][:, :1], asking[2][:, :1], capped_distances)
     with pytest.raises(TypeError, match="block_mask: Tensor, expected a BlockMask"):
         gradients.flex_attention(*asking, block_mask=torch.ones(1))
     with pytest.raises(ValueError, match="query: 3 dimensions, expected 4"):
         gradients.flex_attention(asking[0][0], *asking[1:])
+
+
+class Positions(torch.nn.Module):
+    """T5's table of positions by buckets and heads, and a factor."""
+
+    def __init__(self, table, factor):
+        super().__init__()
+        self.table, self.factor = table, factor
+
+    def score_mod(self, score, b, h, q, k):
+        distance = torch.clamp(q - k, 0, 12)
+        bucket = torch.where(distance < 4, distance, 4 + (distance - 4) // 3)
+        return score * self.factor + self.table[bucket, h]
+
+
+def _slopes(slopes):
+    return lambda score, b, h, q, k: score - slopes[h] * (q - k).abs()
+
+
+def _distances(table):
+    return lambda score, b, h, q, k: score + table[h, q - k + 36]
+
+
+def _temperatures(temperature, last):
+    def score_mod(score, b, h, q, k):
+        capped = torch.tanh(score / (1 + temperature[h] * temperature[h]))
+        return torch.where(q > 9, 2 * capped, capped * temperature[3 - h]) + last[b, 0, -1] * k / 8
+    return score_mod
+
+
+def _rows_and_columns(bias):
+    return lambda score, b, h, q, k: score + bias[b, q] * bias[b, k + 1]
+
+
+def _buckets(table, factor):
+    positions = Positions(table, factor)
+    return lambda score, b, h, q, k: positions.score_mod(score, b, h, q, k)
+
+
+PARAMETERS = {"slopes": (_slopes, (4,)), "distances": (_distances, (4, 73)), "temperatures": (_temperatures, (4,), (2, 3, 5)),
+              "buckets and a factor": (_buckets, (7, 4), ()), "products": (_rows_and_columns, (2, 38))}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize("dtype, mask_mod", [(torch.float32, None), (torch.bfloat16, sliding_window)])
+def test_captured_tensors_have_gradients(monkeypatch, flex, name, dtype, mask_mod):
+    monkeypatch.setattr(flex, "_validate_device", lambda *tensors: None)
+    make, *shapes = PARAMETERS[name]
+    rows = [random(shape, seed) for seed, shape in enumerate(((2, 4, 33, 24), (2, 2, 37, 24), (2, 2, 37, 40)))]
+    given = [torch.nn.Parameter(random(shape, 20 + seed, dtype)) for seed, shape in enumerate(shapes)]
+    exact = [torch.nn.Parameter(each.detach().double()) for each in given]
+    block_mask = mask_mod and flex.create_block_mask(mask_mod, None, None, 33, 37, device="cpu", BLOCK_SIZE=8)
+    query = [rows[0].requires_grad_(), rows[0].detach().double().requires_grad_()]
+    output = gradients.flex_attention(query[0], *rows[1:], make(*given), block_mask, enable_gqa=True)
+    expected = flex.flex_attention(query[1], *(each.double() for each in rows[1:]), make(*exact), block_mask, enable_gqa=True)
+    d_output = random(expected.shape, 9)
+    made = torch.autograd.grad(output, [query[0], *given], d_output)
+    wanted = torch.autograd.grad(expected, [query[1], *exact], d_output.double())
+    for number, (actual, right, of) in enumerate(zip(made, wanted, [query[0], *given])):
+        assert actual.shape == right.shape and actual.dtype == of.dtype
+        bound = 1e-8 if actual.dtype == torch.float32 else 1e-4
+        assert ((actual.double() - right) ** 2).sum() <= bound * (right**2).sum(), number
+    again = gradients.flex_attention(rows[0].detach(), *rows[1:], make(*given), block_mask, enable_gqa=True)
+    assert all(torch.equal(one, other) for one, other in zip(torch.autograd.grad(again, given, d_output), made[1:]))
+
+
+def test_a_table_of_positions_is_learned():
+    random_numbers = torch.Generator().manual_seed(3)
+    rows = [torch.randn((1, 2, 24, 16), generator=random_numbers) for _ in range(3)]
+    right = torch.randn((2, 9), generator=random_numbers)
+
+    def attend(table):
+        return gradients.flex_attention(*rows, lambda score, b, h, q, k: score + table[h, torch.clamp(k - q, -4, 4) + 4])
+
+    wanted = attend(right)
+    table = torch.nn.Parameter(torch.zeros(2, 9))
+    optimizer = torch.optim.Adam([table], lr=0.1)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = ((attend(table) - wanted) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 1e-3 * losses[0]
+
+
+def test_what_only_a_mask_captures_has_no_gradient():
+    rows = [random((1, 2, 9, 8), seed).requires_grad_() for seed in range(3)]
+    limit = torch.tensor([0.5, 4.5], requires_grad=True)
+    output = gradients.flex_attention(*rows, lambda score, b, h, q, k: torch.where(score > limit[0], score, 2 * score),
+                                      mask_mod=lambda b, h, q, k: k <= q + limit[h])
+    output.sum().backward()
+    assert limit.grad is None and all(each.grad is not None for each in rows)
 
 
 def test_a_block_mask_of_other_lengths_is_refused(flex):

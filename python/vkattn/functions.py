@@ -10,6 +10,7 @@ from .glsl import HELPERS, Value, finite
 from .translator import Translator
 
 _MOST_TENSORS = 4
+_MOST_READS = 64  # of arrays with gradients, in one function: each is derived by itself
 
 
 class _Crowded(Exception):
@@ -19,10 +20,34 @@ class _Crowded(Exception):
 class Captured:
     """What functions read, in the order of the captured tensors: arrays, and one of all numbers, floats by their bits."""
 
-    def __init__(self, packs=True):
-        """packs: whether numbers are captured; False: they are a part of the text."""
+    def __init__(self, packs=True, differentiates=lambda array: False):
+        """packs: whether numbers are captured; False: they are a part of the text. differentiates: whether an array has a gradient."""
         self._given, self._arrays = [], []
         self._packs, self._numbers, self._place = packs, [], None
+        self._differentiates, self._reads, self._derived = differentiates, [], None
+        self.differentiated = {}  # arrays that something was derived by, by their tensors' numbers
+
+    def differentiates(self, array):
+        return self._differentiates(array)
+
+    def place(self, array):
+        """The number of a captured array's tensor; None: nothing reads it."""
+        return next((number for number, given in enumerate(self._given) if given is array), None)
+
+    def add_derivative(self, read):
+        """Notes that there is one by the array of such a read. Returns its tensor's number, and the element."""
+        number, element = self._reads[read]
+        self.differentiated[number] = self._given[number]
+        return number, element
+
+    def derive(self, read):
+        """From now on the element that arrays with gradients are read for the read-th time has the derivative 1, and others 0; None: all."""
+        self._reads, self._derived = [], read
+
+    @property
+    def reads(self):
+        """How many such reads there were since then."""
+        return len(self._reads)
 
     @property
     def arrays(self):
@@ -60,7 +85,7 @@ class Captured:
                 raise
             fail("a fifth captured array, expected four at most: join some into one")
         self._given.append(array)
-        self._arrays.append(_captured_array(array, fail))
+        self._arrays.append(_captured_array(array, fail, self._differentiates(array)))
         return place
 
     def element(self, array, element, fail):
@@ -68,10 +93,13 @@ class Captured:
         number = self.tensor(array, fail)
         kind = "int" if str(self._arrays[number].dtype) == "int32" else "float"
         read = Value(kind, f"captured_{'f32' if kind == 'float' else 'i32'}({number}, uint({element}))")
+        if kind == "float" and self._differentiates(array):
+            read.slope = "1.0" if len(self._reads) == self._derived else None
+            self._reads.append((number, element))
         return Value("bool", read.to("bool")) if "bool" in str(array.dtype) else read
 
 
-def _captured_array(array, fail):
+def _captured_array(array, fail, has_gradient):
     """An array in the types that functions read: floats and int32."""
     if isinstance(array, Array):
         if array.dtype in FLOATS:
@@ -80,9 +108,10 @@ def _captured_array(array, fail):
             fail(f"a captured Array of {array.dtype}, expected {', '.join(FLOATS)} or int32")
         return array.contiguous()
     torch = torch_of(array)
-    if torch is not None and array.requires_grad and torch.is_grad_enabled():
-        fail("a captured tensor that requires a gradient, expected one that does not, such as its detach(): captured arrays have none yet")
-    array = host_array(array, "captured array")
+    if torch is not None and array.requires_grad and torch.is_grad_enabled() and not has_gradient:
+        fail("a captured tensor that requires a gradient, expected one that does not, such as its detach(), or "
+             "vkattn.torch.flex_attention, under which a score_mod's have theirs")
+    array = host_array(array.detach() if torch is not None else array, "captured array")
     if dtype_of(array) == "bfloat16":
         array = float32_of(array)
     array = array.astype("int32") if array.dtype.kind == "b" else array
@@ -101,12 +130,40 @@ class Derivative:
         self.function = function
 
 
+class CapturedDerivatives:
+    """Of a function of Python, by the captured arrays that have gradients: score_mod_grad_captured of a score_mod."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def text(self, name, captured):
+        parameters, blocks, read = None, [], 0
+        while parameters is None or read < captured.reads:
+            captured.derive(read)
+            translator = Translator(name, self.function, captured)
+            parameters, body, slope = translator.parts(None)
+            if captured.reads > _MOST_READS:
+                translator.fail(translator.node, f"{captured.reads} reads of captured arrays with gradients, expected at most {_MOST_READS}")
+            if slope is not None:
+                number, element = captured.add_derivative(read)
+                blocks += ["    {", *body, f"    add_captured_grad({number}u, uint({element}), {slope});", "    }"]
+            read += 1
+        return "\n".join([f"void {name}_grad_captured({parameters}) {{", *blocks, "}", ""])
+
+
 def functions_text(functions, given=()):
-    """The GLSL of {name: GLSL, function of Python, Derivative or None}, and the arrays that they capture: the given ones first."""
+    """The GLSL of {name: GLSL, function of Python, Derivative, CapturedDerivatives or None}, and the arrays that they capture: the given
+    ones first."""
+    text, captured = functions_and_captured(functions, given)
+    return text, captured.arrays
+
+
+def functions_and_captured(functions, given=(), differentiates=lambda array: False):
+    """The same with a Captured, of which arrays have gradients as differentiates says."""
     try:
-        return _functions_text(functions, given, Captured())
+        return _functions_text(functions, given, Captured(differentiates=differentiates))
     except _Crowded:
-        return _functions_text(functions, given, Captured(packs=False))
+        return _functions_text(functions, given, Captured(False, differentiates))
 
 
 def _functions_text(functions, given, captured):
@@ -119,11 +176,16 @@ def _functions_text(functions, given, captured):
         if isinstance(function, str):
             parts.append(f'#line 1 "{name}"\n{function}\n')
             continue
-        derived = isinstance(function, Derivative)
-        function = function.function if derived else function
-        if not inspect.isfunction(function):
-            raise TypeError(f"{name}: {type(function).__name__}, expected GLSL text or a function")
-        text = Translator(name.removesuffix("_grad") if derived else name, function, captured).translate(derived)
+        derived = function.function if isinstance(function, (Derivative, CapturedDerivatives)) else function
+        if not inspect.isfunction(derived):
+            raise TypeError(f"{name}: {type(derived).__name__}, expected GLSL text or a function")
+        captured.derive(None)
+        if isinstance(function, CapturedDerivatives):
+            text = function.text(name.removesuffix("_grad_captured"), captured)
+        elif isinstance(function, Derivative):
+            text = Translator(name.removesuffix("_grad"), derived, captured).translate(True)
+        else:
+            text = Translator(name, derived, captured).translate()
         parts.append(("" if helped else HELPERS) + text)
         helped = True
-    return "".join(parts), captured.arrays
+    return "".join(parts), captured

@@ -10,11 +10,12 @@ from .calls import Call
 from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
-from .functions import Derivative
+from .functions import CapturedDerivatives, Derivative
 from .operators import fold, gated
-from .variants import set_variant, take_block_mask
+from .variants import set_captured_variant, take_block_mask
 
 _OF = ("query", "key", "value", "attn_mask", "sinks")
+_CAPTURED = tuple(f"captured_{number}" for number in range(4))
 
 
 def _checked_names(gradients, known):
@@ -87,15 +88,41 @@ def embedding_backward(tokens, d_output, rows=None, *, accumulate=False, out=Non
     return call.given_back("d_weight")
 
 
-def _derivative_of(score_mod, given):
+def _derivative_of(score_mod, given, kind=Derivative):
     if given is not None or score_mod is None:
         return given
-    return None if isinstance(score_mod, str) else Derivative(score_mod)
+    return None if isinstance(score_mod, str) else kind(score_mod)
+
+
+def _named_gradients(gradients):
+    """Names of gradients, and the captured arrays that are given in place of names, by their places among them."""
+    given = [gradients] if isinstance(gradients, str) or hasattr(gradients, "dtype") else list(gradients)
+    arrays = {place: each for place, each in enumerate(given) if not isinstance(each, str)}
+    _checked_names([f"array {place}" if place in arrays else each for place, each in enumerate(given)],
+                   (*_OF, *_CAPTURED, *(f"array {place}" for place in arrays)))
+    return given, arrays
+
+
+def _take_functions(problem, call, functions, captured, captured_numbers, names, arrays):
+    """Sets the variant, and in place of arrays among the names those of their tensors. Returns what the plan needs kept."""
+    if all(function is None for function in functions.values()):
+        return []
+    wanted = list(arrays.values())
+    if wanted:
+        functions["score_mod_grad_captured"] = _derivative_of(functions["score_mod"], functions["score_mod_grad_captured"], CapturedDerivatives)
+    variant, taken = set_captured_variant(problem.desc, call.inputs, call.context or default_context(), functions, captured, captured_numbers,
+                                          lambda array: any(array is each for each in wanted))
+    for place, array in arrays.items():
+        number = taken.place(array)
+        if number is not None:
+            names[place] = _CAPTURED[number]
+    return [variant]
 
 
 @outside_graphs
 def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=None, gradients=("query", "key", "value"), score_mod=None,
-                       mask_mod=None, score_mod_grad=None, block_mask=None, captured=(), captured_numbers=(), context=None, **arguments):
+                       mask_mod=None, score_mod_grad=None, score_mod_grad_captured=None, block_mask=None, captured=(), captured_numbers=(),
+                       context=None, **arguments):
     """The gradients of sum(output * d_output), where output is that of attention, or flex_attention, with the same arguments.
 
     query, key, value, arguments  as attention takes them, the same dropout_seed too; key and value float32, float16 or bfloat16, and none of
@@ -104,14 +131,16 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     score_mod, mask_mod, block_mask, captured, captured_numbers  as flex_attention takes them
     score_mod_grad  score_mod_grad(score, batch, head, query, key): the derivative of score_mod by the score, GLSL text or a function; None:
         derived, of a score_mod of Python. Where two values meet it is as PyTorch has it: of minimum, maximum and abs the mean of both sides,
-        of clip 1; floor, round, // and comparisons have none. Captured arrays have no gradients
+        of clip 1; floor, round, // and comparisons have none
+    score_mod_grad_captured  of a score_mod in GLSL its derivatives by the captured arrays' elements, GLSL text; of one of Python they are derived
     output, log_sum_exp  what attention returned with return_lse=True; None for both: computed again
-    gradients  which of "query", "key", "value", "attn_mask" (an additive one) and "sinks"
+    gradients  which of "query", "key", "value", "attn_mask" (an additive one) and "sinks"; and of captured arrays of floats, which score_mod
+        reads, by themselves or as "captured_0" and so on: float32
     Returns them in that order, each in the shape and the type of what it is the gradient of, but that of attn_mask of four dimensions, of
     every key, and float32 where that is bfloat16; one alone is no tuple. Results are of the kind
     that attention's are. A query or key that nothing sees has gradient 0, and so have packed rows of no sequence.
     """
-    names = _checked_names(gradients, _OF)
+    names, arrays = _named_gradients(gradients)
     for name in ("return_lse", "out", "v_head_dim"):
         if name in arguments:
             raise TypeError(f"{name}: no argument of attention_backward")
@@ -121,28 +150,29 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     call = Call(context or made_in, given.items())
     problem = Problem({"query": query, "key": key, "value": value, **arguments}, call)
     _take_given(call, problem.desc, output, log_sum_exp, problem.missing)
-    functions = {"score_mod": score_mod, "score_mod_grad": _derivative_of(score_mod, score_mod_grad), "mask_mod": mask_mod}
-    keep = []
-    if any(function is not None for function in functions.values()):
-        keep = [set_variant(problem.desc, call.inputs, call.context or default_context(), functions, captured, captured_numbers)]
+    functions = {"score_mod": score_mod, "score_mod_grad": _derivative_of(score_mod, score_mod_grad), "score_mod_grad_captured": score_mod_grad_captured, "mask_mod": mask_mod}
+    keep = _take_functions(problem, call, functions, captured, captured_numbers, names, arrays)
     gradient = call.take("d_output", d_output, strided=True)
     call.inputs["d_output"] = gradient = gradient.reshape((1,) * problem.missing + gradient.shape)
     desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(problem.desc))
     desc.d_output = describe(gradient, "d_output")
     packed = any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k"))
     for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"gradients: an array of shape {list(name.shape)}, expected one that score_mod captures")
         if name not in call.inputs:
             raise ValueError(f"gradients: {name!r}, expected an argument {name}")
         array = call.inputs[name]
-        made = call.result(f"d_{name}", array.shape, "float32" if name == "sinks" else dtype_of(array))
+        made = call.result(f"d_{name}", array.shape, "float32" if name in ("sinks", *_CAPTURED) else dtype_of(array))
         if packed:  # whose rows of no sequence keep what they hold
             made.assign(numpy.zeros(made.shape, made.dtype)) if isinstance(made, Array) else made.fill(0)
         setattr(desc, f"d_{name}", describe(made, f"d_{name}"))
     apart = _abi.AttentionBackwardDesc.from_buffer_copy(desc)
     apart.attention = None
     call.run("vkattn_attention_backward_plan", desc, described=bytes(problem.desc) + bytes(apart), keep=keep)
-    results = tuple(call.given_back(f"d_{name}", call.inputs[name].shape[problem.missing if name in _OF[:3] else 0:])
-                    for name in names)
+    shapes = {name: call.inputs[name].shape[problem.missing if name in _OF[:3] else 0:] for name in names}
+    shapes.update({names[place]: tuple(array.shape) for place, array in arrays.items()})
+    results = tuple(call.given_back(f"d_{name}", shapes[name]) for name in names)
     return results if len(results) > 1 else results[0]
 
 

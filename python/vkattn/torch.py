@@ -6,7 +6,7 @@ import torch
 
 from .attention import attention
 from .device_array import Array
-from .functions import Derivative, functions_text
+from .functions import CapturedDerivatives, Derivative, functions_and_captured
 from .gradients import attention_backward
 from .scaled_dot_product import drawn_seed
 from .scaled_dot_product import scaled_dot_product_attention as _without_gradients
@@ -18,27 +18,31 @@ _DIFFERENTIATED = ("query", "key", "value", "attn_mask")
 
 class _Attention(torch.autograd.Function):
     """attention of [B,H,L,D], or flex_attention where functions are among the arguments; returns the output and its log-sum-exp, of which
-    the backward pass computes the weights again."""
+    the backward pass computes the weights again. tensors: those that captured ones with gradients, of these numbers, were made of."""
 
     @staticmethod
-    def forward(ctx, query, key, value, attn_mask, arguments):
+    def forward(ctx, query, key, value, attn_mask, arguments, numbers, *tensors):
         called = _with_functions if "captured" in arguments else attention
         output, log_sum_exp = called(query, key, value, attn_mask=attn_mask, return_lse=True, **arguments)
         ctx.save_for_backward(query, key, value, attn_mask, output, log_sum_exp)
         ctx.mark_non_differentiable(log_sum_exp)
         ctx.arguments = arguments
+        ctx.captured = {f"captured_{number}": (tensor.shape, tensor.dtype) for number, tensor in zip(numbers, tensors)}
         return output, log_sum_exp
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx, d_output, _):
         query, key, value, attn_mask, output, log_sum_exp = ctx.saved_tensors
-        wanted = [name for name, needed in zip(_DIFFERENTIATED, ctx.needs_input_grad) if needed]
+        names, needed = (*_DIFFERENTIATED, *ctx.captured), (*ctx.needs_input_grad[:4], *ctx.needs_input_grad[6:])
+        wanted = [name for name, needs in zip(names, needed) if needs]
         made = attention_backward(query, key, value, d_output, output=output, log_sum_exp=log_sum_exp, gradients=wanted,
                                   attn_mask=attn_mask, **ctx.arguments)
         made = dict(zip(wanted, made if len(wanted) > 1 else (made,)))
         of = dict(zip(_DIFFERENTIATED, (query, key, value, attn_mask)))
-        return (*(made[name].to(of[name].dtype) if name in made else None for name in _DIFFERENTIATED), None)
+        given = [made[name].to(of[name].dtype) if name in made else None for name in _DIFFERENTIATED]
+        of_captured = [made[name].to(dtype).reshape(shape) if name in made else None for name, (shape, dtype) in ctx.captured.items()]
+        return (*given, None, None, *of_captured)
 
 
 def _check_tensors(query, key, value):
@@ -75,7 +79,7 @@ def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.
     *rows, mask, batch = given
     arguments = {"is_causal": is_causal, "scale": scale, "enable_gqa": True, "dropout_p": dropout_p,
                  "dropout_seed": drawn_seed(torch) if dropout_p > 0 else 0}
-    output, _ = _Attention.apply(*rows, mask, arguments)
+    output, _ = _Attention.apply(*rows, mask, arguments, ())
     return output.reshape(*batch, *output.shape[-2:])
 
 
@@ -125,8 +129,13 @@ def _held(array):
     return array.context.array(array.download()) if isinstance(array, Array) else numpy.array(array)
 
 
+def _has_gradient(array):
+    return isinstance(array, torch.Tensor) and array.requires_grad
+
+
 def _functions_of(score_mod, mask_mod, block_mask, query, key, differentiates):
-    """Arguments of flex_attention and attention_backward for functions and blocks: one text that has all functions, whose arrays are read now."""
+    """Arguments of flex_attention and attention_backward for functions and blocks: one text that has all functions, whose arrays are read now;
+    and by their numbers the captured tensors that ask for gradients. differentiates: whether others do."""
     arguments, given = {}, ()
     if isinstance(block_mask, BlockMask) or hasattr(block_mask, "kv_num_blocks"):
         _check_lengths(block_mask, query, key)
@@ -142,25 +151,32 @@ def _functions_of(score_mod, mask_mod, block_mask, query, key, differentiates):
         if mask_mod is not None:
             raise TypeError("mask_mod: given beside block_mask, expected None: it has its own")
         mask_mod = block_mask.mask_mod
-    derivative = Derivative(score_mod) if differentiates and callable(score_mod) else None
-    functions = {"score_mod": score_mod, "score_mod_grad": derivative, "mask_mod": mask_mod}
-    if score_mod is not None or mask_mod is not None:
-        text, captured = functions_text(functions, given)
-        captured = [_held(array) for array in captured] if differentiates else captured
-        arguments.update({"mask_mod" if score_mod is None else "score_mod": text, "captured": captured})
-    return arguments
+    if score_mod is None and mask_mod is None:
+        return arguments, {}
+    functions, tensors = {"score_mod": score_mod, "mask_mod": mask_mod}, {}
+    if torch.is_grad_enabled() and callable(score_mod):
+        differentiated = {"score_mod": score_mod, "score_mod_grad": Derivative(score_mod),
+                          "score_mod_grad_captured": CapturedDerivatives(score_mod), "mask_mod": mask_mod}
+        text, captured = functions_and_captured(differentiated, given, _has_gradient)
+        tensors = captured.differentiated
+        differentiates = differentiates or bool(tensors)
+    if not (differentiates and callable(score_mod)):
+        text, captured = functions_and_captured(functions, given)
+    captured = [_held(array) for array in captured.arrays] if differentiates else captured.arrays
+    arguments.update({"mask_mod" if score_mod is None else "score_mod": text, "captured": captured})
+    return arguments, tensors
 
 
 def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, *, mask_mod=None):
-    """torch.nn.attention.flex_attention.flex_attention of tensors in host memory, with gradients of query, key and value, which PyTorch's own
-    has on GPUs alone.
+    """torch.nn.attention.flex_attention.flex_attention of tensors in host memory, with gradients of query, key, value and of what score_mod
+    captures, which PyTorch's own has on GPUs alone.
 
     score_mod   score_mod(score, batch, head, query, key), as vkattn.flex_attention takes it; its derivative is derived, as
         vkattn.attention_backward says
     block_mask  a BlockMask of PyTorch's create_block_mask or of vkattn's: blocks that it hides are not visited
     mask_mod    mask_mod(batch, head, query, key) without blocks, in place of block_mask
-    The arguments and shapes are otherwise PyTorch's: query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv]. A captured tensor that asks
-    for a gradient is refused: those have none. With return_lse it returns (output, log_sum_exp), and the latter has no gradient. Gradients of
+    The arguments and shapes are otherwise PyTorch's: query [B,Hq,Lq,D], key [B,Hkv,Lk,D], value [B,Hkv,Lk,Dv]. Captured tensors that ask
+    for a gradient get it: those of score_mod, of any number of elements, a single one included; mask_mod has none. With return_lse it returns (output, log_sum_exp), and the latter has no gradient. Gradients of
     gradients are refused by PyTorch.
     """
     _check_tensors(query, key, value)
@@ -168,11 +184,12 @@ def flex_attention(query, key, value, score_mod=None, block_mask=None, scale=Non
         if each.ndim != 4:
             raise ValueError(f"{name}: {each.ndim} dimensions, expected 4, [B,H,L,D]")
     differentiates = torch.is_grad_enabled() and any(each.requires_grad for each in (query, key, value))
-    arguments = {"scale": scale, "enable_gqa": enable_gqa, **_functions_of(score_mod, mask_mod, block_mask, query, key, differentiates)}
+    functions, tensors = _functions_of(score_mod, mask_mod, block_mask, query, key, differentiates)
+    arguments = {"scale": scale, "enable_gqa": enable_gqa, **functions}
     given = _in_four_dimensions(query, key, value, None, True)
     if given is None:  # nothing to differentiate
         output = torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale, enable_gqa=enable_gqa)
         log_sum_exp = query.new_full(output.shape[:-1], -math.inf, dtype=torch.float32)
     else:
-        output, log_sum_exp = _Attention.apply(*given[:3], None, arguments)
+        output, log_sum_exp = _Attention.apply(*given[:3], None, arguments, tuple(tensors), *tensors.values())
     return (output, log_sum_exp) if return_lse else output

@@ -87,25 +87,29 @@ class Translator(Operations):
 
     def translate(self, differentiates=False):
         """GLSL of the function; differentiates: of its derivative by its first parameter, with "_grad" behind its name."""
+        kind = "bool" if self.name == "mask_mod" else "float"
+        given, body, text = self.parts("1.0" if differentiates else None, None if differentiates else kind)
+        return "\n".join([f"{kind} {self.name}{'_grad' if differentiates else ''}({given}) {{", *body, f"    return {text or '0.0'};", "}", ""])
+
+    def parts(self, slope, kind=None):
+        """GLSL of the parameters, of lines, and then of the result in a kind; None: of its derivative, or None for 0. slope: the first
+        parameter's derivative."""
         expected = PARAMETERS[self.name]
         values = [Value("float" if each in FLOATS else "int", f"py_{each}", nonnegative=each not in FLOATS) for each in expected]
-        if differentiates:
-            values[0].slope = "1.0"
+        values[0].slope = slope
         try:
             self._signature().bind(*values)
         except TypeError:
             self.fail(self.node, f"parameters {ast.unparse(self.node.args)}, expected as many as {', '.join(expected)}")
-        kind = "bool" if self.name == "mask_mod" else "float"
         result = self.number(self.node, self.result(values, {}))
         given = ", ".join(("float " if each in FLOATS else "uint ") + each for each in expected)
         parameters = [f"    float py_{each} = {each};" if each in FLOATS else f"    int py_{each} = int({each});"
                       for each in expected]
         try:
-            text = (result.slope or "0.0") if differentiates else result.to(kind)
+            text = result.slope if kind is None else result.to(kind)
         except Unfit as error:
             self.fail(self.node, error)
-        body = [*parameters, *self.prologue, *self.lines, f"    return {text};"]
-        return "\n".join([f"{kind} {self.name}{'_grad' if differentiates else ''}({given}) {{", *body, "}", ""])
+        return given, [*parameters, *self.prologue, *self.lines], text
 
     def _signature(self):
         return inspect.signature(self.function, follow_wrapped=False)
@@ -211,6 +215,8 @@ class Translator(Operations):
             return Outside(value)
         if len(value.shape) > 0:
             return Rows(value, name)
+        if self.captured.differentiates(value):
+            return self.captured.element(value, "0", lambda what: self.fail(self.node, what))
         host = host_array(value, name)
         return self._from_outside((float32_of(host) if dtype_of(host) == "bfloat16" else host)[()], name)
 

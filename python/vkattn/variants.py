@@ -12,7 +12,7 @@ from .compiled import outside_graphs
 from .context import default_context
 from .device_array import Array
 from .errors import UnsupportedError, raise_failure
-from .functions import functions_text
+from .functions import functions_and_captured
 from .handles import Handle
 
 _MOST_VARIANTS = 64  # of a context; what plans use is kept as long as they are
@@ -51,19 +51,24 @@ def _variant(context, text):
 def set_variant(desc, inputs, context, functions, given, numbers):
     """Sets the variant of {name: function} in a description, and adds what it captures to the inputs. Returns the variant's
     handle, which the plan must not outlive here: its address is a part of what the plan is known by."""
-    text, captured = functions_text(functions, given)
+    return set_captured_variant(desc, inputs, context, functions, given, numbers, lambda array: False)[0]
+
+
+def set_captured_variant(desc, inputs, context, functions, given, numbers, differentiates):
+    """The same, and what is captured, a Captured. differentiates: whether a captured array has a gradient."""
+    text, captured = functions_and_captured(functions, given, differentiates)
     with context.lock:
         variant = _variant(context, text)
     desc.variant = variant.raw
     if len(numbers) > len(desc.captured_numbers):
         raise ValueError(f"captured_numbers: {len(numbers)}, expected at most {len(desc.captured_numbers)}")
     desc.captured_numbers[:len(numbers)] = [float(number) for number in numbers]
-    for number, array in enumerate(captured):
+    for number, array in enumerate(captured.arrays):
         if isinstance(array, Array):
             context.own(array, f"captured_{number}")
         inputs[f"captured_{number}"] = array
         setattr(desc, f"captured_{number}", describe(array, f"captured_{number}"))
-    return variant
+    return variant, captured
 
 
 class BlockMask:

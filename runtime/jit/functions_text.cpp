@@ -28,7 +28,8 @@ constexpr Function kFunctions[] = {
     {VKATTN_VARIANT_MASK_MOD, "#define MASK_MOD\n", "bool", "mask_mod"},
     {VKATTN_VARIANT_LSE_MOD, "#define LSE_MOD\n", "float", "lse_mod"},
     {VKATTN_VARIANT_OUTPUT_MOD, "#define OUTPUT_MOD\n", "float", "output_mod"},
-    {VKATTN_VARIANT_SCORE_MOD_GRAD, "#define SCORE_MOD_GRAD\n", "float", "score_mod_grad"}};
+    {VKATTN_VARIANT_SCORE_MOD_GRAD, "#define SCORE_MOD_GRAD\n", "float", "score_mod_grad"},
+    {VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED, "#define SCORE_MOD_GRAD_CAPTURED\n", "void", "score_mod_grad_captured"}};
 
 // What no function may say: kernels know their resources and their barriers, and drivers end the process where there are others.
 struct Refused {

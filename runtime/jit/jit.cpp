@@ -38,11 +38,14 @@ std::string fault_of(const vkattn_jit_info *info) {
     if (info->name != nullptr && std::string_view(info->name).find_first_of("\"\n\\") != std::string_view::npos)
         return "name: has a quote, a backslash or a newline, expected none";
     const uint32_t defined = defined_functions(info->functions);
-    if (defined == VKATTN_VARIANT_SCORE_MOD_GRAD || defined == 0)
+    const auto defines = [&](uint32_t function) { return (defined & function) != 0; };
+    if ((defined & ~(VKATTN_VARIANT_SCORE_MOD_GRAD | VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED)) == 0)
         return "functions: none of score_mod, mask_mod, lse_mod and output_mod, expected one of them, as "
                "vkattn/variants.h has it";
-    if ((defined & VKATTN_VARIANT_SCORE_MOD_GRAD) != 0 && (defined & VKATTN_VARIANT_SCORE_MOD) == 0)
+    if (defines(VKATTN_VARIANT_SCORE_MOD_GRAD) && !defines(VKATTN_VARIANT_SCORE_MOD))
         return "functions: score_mod_grad without score_mod, expected the function that it is the derivative of";
+    if (defines(VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED) && !defines(VKATTN_VARIANT_SCORE_MOD_GRAD))
+        return "functions: score_mod_grad_captured without score_mod_grad, expected both";
     return "";
 }
 
@@ -89,6 +92,8 @@ bool has_use(const VariantModule &module, uint32_t defined) {
     const auto defines = [&](uint32_t functions) { return (defined & functions) != 0; };
     const bool has_gradients = !defines(VKATTN_VARIANT_LSE_MOD | VKATTN_VARIANT_OUTPUT_MOD) &&
                                defines(VKATTN_VARIANT_SCORE_MOD) == defines(VKATTN_VARIANT_SCORE_MOD_GRAD);
+    if ((module.calls & VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED) != 0)
+        return has_gradients && defines(VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED);
     return defines(module.calls) && (has_gradients || (module.calls & VKATTN_VARIANT_SCORE_MOD_GRAD) == 0);
 }
 

@@ -20,6 +20,24 @@
 namespace vkattn {
 namespace {
 
+// A captured tensor, and what its gradient is called.
+struct Captured {
+    vkattn_tensor AttentionProblem::*tensor;
+    vkattn_tensor vkattn_attention_backward_desc::*gradient;
+    const char *name, *of;
+    vkattn_role role;
+};
+constexpr Captured kCaptured[] = {
+#define VKATTN_CAPTURED(number)                                                                                        \
+    {                                                                                                                  \
+        &AttentionProblem::captured_##number, &vkattn_attention_backward_desc::d_captured_##number,                    \
+            "d_captured_" #number, "captured_" #number, VKATTN_ROLE_D_CAPTURED_##number                                \
+    }
+    VKATTN_CAPTURED(0), VKATTN_CAPTURED(1), VKATTN_CAPTURED(2), VKATTN_CAPTURED(3)
+#undef VKATTN_CAPTURED
+};
+static_assert(std::size(kCaptured) == CAPTURED_TENSORS);
+
 // A problem and its gradients, checked.
 struct Backward {
     AttentionProblem problem;
@@ -28,6 +46,7 @@ struct Backward {
     ATTENTION_GRADIENTS(VKATTN_MEMBER) // d_attn_mask is 4-D, as the problem's mask
 #undef VKATTN_MEMBER
     View d_sinks;
+    std::array<View, CAPTURED_TENSORS> d_captured;
 };
 
 void refuse(bool given, const char *what) {
@@ -97,6 +116,20 @@ View checked_mask_gradient(const vkattn_attention_backward_desc &desc, const vka
     return role_view(full, VKATTN_ROLE_D_ATTN_MASK);
 }
 
+View checked_captured_gradient(const vkattn_attention_backward_desc &desc, const Captured &captured,
+                               const AttentionProblem &problem) {
+    const vkattn_tensor &given = desc.*captured.gradient;
+    if (!present(given)) return {};
+    vkattn_tensor expected = problem.*captured.tensor;
+    require(present(expected) && is_float(expected.type), captured.name, ": given, expected only beside ", captured.of,
+            " of type F32, F16 or BF16");
+    if (!problem.variant->variant->defines(VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED))
+        fail(VKATTN_ERROR_UNSUPPORTED, captured.name,
+             ": given without score_mod_grad_captured, expected a variant that defines it");
+    expected.type = VKATTN_TYPE_F32;
+    return role_view(checked_contiguous(given, captured.name, expected), captured.role);
+}
+
 Backward check_backward(const vkattn_attention_backward_desc &desc) {
     vkattn_attention_desc attention = sized(desc.attention, "attention");
     refuse_what_has_no_gradients(attention);
@@ -124,9 +157,13 @@ Backward check_backward(const vkattn_attention_backward_desc &desc) {
     require(!present(desc.d_sinks) || present(problem.sinks), "d_sinks: given, expected only beside sinks");
     if (present(desc.d_sinks))
         backward.d_sinks = role_view(checked_contiguous(desc.d_sinks, "d_sinks", problem.sinks), VKATTN_ROLE_D_SINKS);
-    const bool any = present(backward.d_query) || present(backward.d_key) || present(backward.d_value) ||
-                     present(backward.d_attn_mask) || present(backward.d_sinks);
-    require(any, "d_query, d_key, d_value, d_attn_mask, d_sinks: absent, expected one gradient at least");
+    for (uint32_t i = 0; i < CAPTURED_TENSORS; ++i)
+        backward.d_captured[i] = checked_captured_gradient(desc, kCaptured[i], problem);
+    const auto is_present = [](const View &view) { return present(view); };
+    const bool any = std::ranges::any_of(backward.d_captured, is_present) || present(backward.d_query) ||
+                     present(backward.d_key) || present(backward.d_value) || present(backward.d_attn_mask) ||
+                     present(backward.d_sinks);
+    require(any, "d_query, d_key, d_value, d_attn_mask, d_sinks, d_captured: absent, expected one gradient at least");
     return backward;
 }
 
@@ -148,6 +185,7 @@ class BackwardSteps {
         if (is_wanted(given_.d_key) || is_wanted(given_.d_value)) add_keys();
         if (is_wanted(given_.d_attn_mask)) add_mask();
         if (is_wanted(given_.d_sinks)) add_sinks();
+        if (std::ranges::any_of(given_.d_captured, is_wanted)) add_captured();
     }
 
     // The names of its shaders.
@@ -236,10 +274,11 @@ class BackwardSteps {
 
     // A dispatch that reads the problem, and writes some of its gradients.
     Step &add_step(const AttentionShape::Dispatch &dispatch, const gpu::AttentionPush &push, UniformSlot parameters) {
-        require_right(builder_, *dispatch.shader);
+        if (dispatch.shader != &shaders::backward_captured) // which has no code without a variant
+            require_right(builder_, *dispatch.shader);
         gpu::AttentionConstants constants = dispatch.constants;
         set_constants(constants);
-        if (push.first_key == 0 || dispatch.shader == &shaders::backward_deltas)
+        if (names_.find(dispatch.shader->name) == std::string::npos)
             names_ += text(names_.empty() ? "" : ", ", dispatch.shader->name);
         Step &step = builder_.add_step(shader_of(builder_, problem_.variant, *dispatch.shader), constants, push);
         step.groups = dispatch.groups;
@@ -455,6 +494,64 @@ class BackwardSteps {
         bind(builder_, step, BINDING_D_SINKS, given_.d_sinks);
     }
 
+    // Sums in the workspace become 0, tiles add to them, and they become the gradients.
+    void add_captured() {
+        if (!serves(shaders::backward_captured))
+            fail(VKATTN_ERROR_UNSUPPORTED, "variant: has no module ", shaders::backward_captured.name);
+        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kMask);
+        gpu::AttentionConstants constants = backward_constants(problem_, tile);
+        uint64_t words = 0;
+        for (uint32_t i = 0; i < CAPTURED_TENSORS; ++i) {
+            if (!is_wanted(given_.d_captured[i])) continue;
+            constants.CAPTURED_GRADIENTS |= 1u << i;
+            words += CAPTURED_SUM_WORDS * extent_elements(given_.d_captured[i].tensor);
+        }
+        const uint64_t most = std::min<uint64_t>(caps_.max_storage_buffer_range / sizeof(uint32_t), UINT32_MAX);
+        if (words > most)
+            fail(VKATTN_ERROR_UNSUPPORTED, "d_captured: ", words / CAPTURED_SUM_WORDS, " elements, expected at most ",
+                 most / CAPTURED_SUM_WORDS, ": sums take ", CAPTURED_SUM_WORDS * sizeof(uint32_t), " bytes each");
+        const View sums = reserve(contiguous(VKATTN_TYPE_F32, {words}));
+        const UniformSlot uniforms = builder_.keep_uniforms(with_gradients(parameters_of(problem_)));
+        builder_.barrier();
+        add_captured_stage(CAPTURED_STAGE_ZEROS, constants, uniforms, sums, {}, 0, words);
+        builder_.barrier();
+        if (has_queries(given_.problem) && has_keys(given_.problem)) add_captured_tiles(tile, constants, sums);
+        builder_.barrier();
+        uint64_t first = 0;
+        for (const View &gradient : given_.d_captured) {
+            if (!is_wanted(gradient)) continue;
+            const uint64_t elements = extent_elements(gradient.tensor);
+            add_captured_stage(CAPTURED_STAGE_VALUES, constants, uniforms, sums, gradient, first, elements);
+            first += elements;
+        }
+    }
+
+    void add_captured_stage(uint32_t stage, gpu::AttentionConstants constants, UniformSlot uniforms, const View &sums,
+                            const View &gradient, uint64_t first, uint64_t count) {
+        constants.CAPTURED_STAGE = stage;
+        gpu::AttentionPush push{};
+        push.first_key = static_cast<uint32_t>(first);
+        push.last_key = static_cast<uint32_t>(count);
+        const uint32_t groups = static_cast<uint32_t>(divide_up(count, uint64_t{constants.WORKGROUP_SIZE}));
+        Step &step = add_step(
+            {&shaders::backward_captured, constants, {groups, 1, 1}, 0, kFlopsOfElement * static_cast<double>(count)},
+            push, uniforms);
+        bind(builder_, step, BINDING_CAPTURED_SUMS, sums);
+        bind(builder_, step, BINDING_D_CAPTURED, gradient);
+    }
+
+    void add_captured_tiles(const BackwardTile &tile, const gpu::AttentionConstants &constants, const View &sums) {
+        const AttentionShape::Dispatch dispatch{
+            &shaders::backward_captured,
+            constants,
+            {tiles(problem_.q_len, tile.own()), problem_.query_heads, problem_.batch},
+            0,
+            flops_of_products() / 2};
+        add_in_turn(dispatch, parameters_of(problem_), problem_.kv_len,
+                    passing_of_dispatch(problem_, caps_, tile, problem_.kv_len), 1,
+                    [&](Step &step) { bind(builder_, step, BINDING_CAPTURED_SUMS, sums); });
+    }
+
     PlanBuilder &builder_;
     const DeviceCaps &caps_;
     Backward given_;
@@ -474,6 +571,7 @@ void allow_roles(PlanBuilder &builder, const Backward &backward, const Attention
     ATTENTION_GRADIENTS(VKATTN_ALLOW)
 #undef VKATTN_ALLOW
     allow_role(builder, backward.d_sinks);
+    for (const View &gradient : backward.d_captured) allow_role(builder, gradient);
 }
 
 void add_steps(PlanBuilder &builder, const Backward &backward, const AttentionSources &sources) {

@@ -68,7 +68,11 @@ constexpr const char *kOtherRoleNames[] = {"workspace",
                                            "learning_rate",
                                            "copy",
                                            "activations",
-                                           "d_norm_weight"};
+                                           "d_norm_weight",
+                                           "d_captured_0",
+                                           "d_captured_1",
+                                           "d_captured_2",
+                                           "d_captured_3"};
 
 constexpr auto kRoleNames = [] {
     std::array<const char *, VKATTN_ROLE_COUNT> names{};

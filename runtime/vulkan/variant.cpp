@@ -23,7 +23,8 @@ void accept(void *result, const uint32_t *code, size_t words) {
 void refuse(void *result, const char *message) { static_cast<Answer *>(result)->refusal = message; }
 
 constexpr uint32_t kAllFunctions = VKATTN_VARIANT_SCORE_MOD | VKATTN_VARIANT_MASK_MOD | VKATTN_VARIANT_LSE_MOD |
-                                   VKATTN_VARIANT_OUTPUT_MOD | VKATTN_VARIANT_SCORE_MOD_GRAD;
+                                   VKATTN_VARIANT_OUTPUT_MOD | VKATTN_VARIANT_SCORE_MOD_GRAD |
+                                   VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED;
 
 CompiledVariant checked_file(const vkattn_variant_info &info) {
     size_t taken = 0;

@@ -1,6 +1,6 @@
 // Functions of the user's own: score_mod and its derivative score_mod_grad, mask_mod, lse_mod, output_mod and the tensors and numbers that
 // they capture. Modules of a variant alone have them (vkattn/variants.h): their compiler defines VARIANT_FUNCTIONS, and SCORE_MOD,
-// SCORE_MOD_GRAD, MASK_MOD, LSE_MOD and OUTPUT_MOD as the user's text has them, which it gives as variant_functions.glsl. lse_mod is called
+// SCORE_MOD_GRAD, SCORE_MOD_GRAD_CAPTURED, MASK_MOD, LSE_MOD and OUTPUT_MOD as the user's text has them, which it gives as variant_functions.glsl. lse_mod is called
 // in softmax.glsl, and output_mod in output.glsl.
 #ifndef FUNCTIONS_GLSL
 #define FUNCTIONS_GLSL
@@ -54,6 +54,12 @@ float captured_f32(uint tensor, uint element) {
 
 int captured_i32(uint tensor, uint element) { return int(captured_word(tensor, element)); }
 float captured_number(uint number) { return number < 4 ? parameters.captured_numbers[number] : 0.0; }
+
+#ifdef OF_CAPTURED
+#include "attention/captured_sums.glsl"
+#else
+void add_captured_grad(uint tensor, uint element, float derivative) {}
+#endif
 
 #include "variant_functions.glsl"
 

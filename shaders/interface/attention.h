@@ -22,6 +22,12 @@ namespace vkattn {
 #define VKATTN_GRADIENT_NUMBERS(binding, name, NAME) VKATTN_NUMBER(BINDING_##NAME, binding)
 ATTENTION_GRADIENTS(VKATTN_GRADIENT_NUMBERS)
 VKATTN_NUMBER(BINDING_D_SINKS, 25)
+VKATTN_NUMBER(BINDING_D_CAPTURED, 22)
+VKATTN_NUMBER(BINDING_CAPTURED_SUMS, 11) /* in the workspace: see attention/captured_sums.glsl */
+VKATTN_NUMBER(CAPTURED_SUM_WORDS, 11)
+VKATTN_NUMBER(CAPTURED_STAGE_TILES, 0)
+VKATTN_NUMBER(CAPTURED_STAGE_ZEROS, 1)
+VKATTN_NUMBER(CAPTURED_STAGE_VALUES, 2)
 VKATTN_NUMBER(BINDING_DELTA, 21)   /* in the workspace: of each row the sum of output * d_output */
 VKATTN_NUMBER(BINDING_CARRIES, 12) /* in the workspace: sums between dispatches, see attention/carries.glsl */
 
@@ -116,6 +122,7 @@ namespace vkattn::gpu {
  * KEYS_OF_CHUNK: of those, in shared memory at a time; on matrix units KEYS_OF_TILE pass by, and QUERY_IN_REGISTERS: own ones are in
  * registers. GRADIENT_PAIRS: bit 0, that neighbours of d_output share words; 1, of d_query; 2,
  * of d_key; 3, of d_value; GRADIENTS_LARGEST: deltas leave the largest elements of d_output. MASK_ROWS: of attn_mask, of each of its heads.
+ * CAPTURED_GRADIENTS: a bit for each captured tensor that has one; CAPTURED_STAGE: what backward_captured does.
  *
  * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the
  * addresses are f32 copies of some of the keys. */
@@ -169,7 +176,9 @@ namespace vkattn::gpu {
     X(46, D_VALUE_FORMAT, 0)                                                                                           \
     X(47, D_ATTN_MASK_FORMAT, 0)                                                                                       \
     X(48, GRADIENT_PAIRS, 0)                                                                                           \
-    X(49, MASK_ROWS, 0)
+    X(49, MASK_ROWS, 0)                                                                                                \
+    X(50, CAPTURED_GRADIENTS, 0)                                                                                       \
+    X(51, CAPTURED_STAGE, 0)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */
@@ -226,7 +235,8 @@ struct AttentionPush {
     uint bases[ATTENTION_BINDINGS / 4];
     uint first_key; /* flash: this dispatch attends keys first_key .. last_key - 1 */
     uint
-        last_key; /* backward: what passes by a tile of keys, rows first_key .. last_key - 1; a tile of attn_mask, so many tiles */
+        last_key; /* backward: what passes by a tile of keys, rows first_key .. last_key - 1; a tile of attn_mask, so many tiles;
+                     backward_captured, but of tiles: so many words or elements, of sums from first_key on */
     /* through addresses: where keys addressed_begin .. addressed_end - 1 lie, low word first */
     uint key_address[2];
     uint value_address[2];

@@ -90,21 +90,20 @@ const uint SUMS_OF_PAIR = GATED != 0 ? 4 : 2;
 void store_pair(uint row, uint o, vec4 sums) {
     if (row >= push.rows || o >= push.out_features) return;
     bool second = o + SUMS_OF_PAIR / 2 < push.out_features;
-    vec2 values = vec2(0);
-    if (GATED != 0) {
-        o /= 2;
-        values.x = finish_gated(sums.xy, row, o);
-        if (second) values.y = finish_gated(sums.zw, row, o + 1);
-    } else {
-        values.x = finish(sums.x, row, o);
-        if (second) values.y = finish(sums.y, row, o + 1);
-    }
+    // The last feature of an odd number once more in place of one behind it: drivers load both whatever `second` says, and the residual's next
+    // element may be another workgroup's output.
+    uint first = GATED != 0 ? o / 2 : o, next = first + uint(second);
+    vec2 values;
+    if (GATED != 0)
+        values = vec2(finish_gated(sums.xy, row, first), finish_gated(sums.zw, row, next));
+    else
+        values = vec2(finish(sums.x, row, first), finish(sums.y, row, next));
     if (OUTPUT_PAIRS != 0 && second) {
-        output_store2(OUTPUT_FORMAT, true, output_element(row, o), 1, values);
+        output_store2(OUTPUT_FORMAT, true, output_element(row, first), 1, values);
         return;
     }
-    output_store(OUTPUT_FORMAT, output_element(row, o), values.x);
-    if (second) output_store(OUTPUT_FORMAT, output_element(row, o + 1), values.y);
+    output_store(OUTPUT_FORMAT, output_element(row, first), values.x);
+    if (second) output_store(OUTPUT_FORMAT, output_element(row, next), values.y);
 }
 
 #endif

@@ -70,11 +70,12 @@ vec4 weighted_gradients(uint i) {
     return g;
 }
 
+// In place of features behind the last that one once more: they may be the next row's, whose workgroup writes them.
 vec4 load_residual(uint i) {
     uint start = start_of(push.residual_strides) + i;
     if (IN_FOURS != 0) return residual_load4(RESIDUAL_FORMAT, true, start, 1);
-    vec4 four = vec4(0);
-    for (uint n = 0; n < count_from(i); ++n) four[n] = residual_load(RESIDUAL_FORMAT, start + n);
+    vec4 four;
+    [[unroll]] for (uint n = 0; n < 4; ++n) four[n] = residual_load(RESIDUAL_FORMAT, start + min(n, count_from(i) - 1));
     return four;
 }
 

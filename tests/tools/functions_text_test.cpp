@@ -24,6 +24,7 @@ TEST_CASE("the functions of a text are found outside its comments, however long 
     CHECK(defined_functions(kScore + " { return score; }") == VKATTN_VARIANT_SCORE_MOD);
     CHECK(defined_functions("bool /* a */ mask_mod // b\n  (uint batch)") == VKATTN_VARIANT_MASK_MOD);
     CHECK(defined_functions("float score_mod_grad(float score)") == VKATTN_VARIANT_SCORE_MOD_GRAD);
+    CHECK(defined_functions("void score_mod_grad_captured(float score)") == VKATTN_VARIANT_SCORE_MOD_GRAD_CAPTURED);
     CHECK(defined_functions("// " + kScore) == 0);
     CHECK(defined_functions("/* " + kScore) == 0); // without its end
     CHECK(defined_functions("float my_score_mod(float score); float score_mods(); int score_mod();") == 0);

@@ -1,5 +1,7 @@
 // The products of a tile of own ones and a tile that passes by, and what they become.
 //
+// With OF_CAPTURED in place of weights the products stay.
+//
 // Before: of a pair of an own one and one that passes by, row_of_pair, key_of_pair, and times_seen, how often the row goes through the
 // key; numbers_of_pair, where row_numbers has the row's.
 #ifndef BACKWARD_SCORES_GLSL
@@ -59,8 +61,12 @@ vec2 finish_pair(uint own, uint passing, float product, float gradient, bool all
     vec2 numbers = row_numbers_at(numbers_of_pair(own, passing));
     if (is_plain(all_visible)) return finish_plain(product, gradient, numbers);
     Row row = row_of_pair(own, passing);
-    return finish_masked(product, gradient, numbers, row, key_of_pair(own, passing), times_seen(row, own, passing),
-                         all_visible);
+    vec2 finished = finish_masked(product, gradient, numbers, row, key_of_pair(own, passing),
+                                  times_seen(row, own, passing), all_visible);
+#ifdef OF_CAPTURED
+    finished.x = product;
+#endif
+    return finished;
 }
 
 // What sums of score gradients times Q or K are multiplied with.
