@@ -1,5 +1,5 @@
-# Packs what git knows of SOURCE as two archives in OUTPUT, both of the folder NAME: NAME.tar.gz, all that a build takes, with the compiled
-# shaders in HEADERS, and NAME-tests.tar.gz, what .gitattributes leaves out of it (export-ignore), to be unpacked over the first.
+# Packs what git knows of SOURCE as two archives in OUTPUT, both of the folder NAME: NAME.tar.xz, all that a build takes, with the compiled
+# shaders in HEADERS, and NAME-tests.tar.xz, what .gitattributes leaves out of it (export-ignore), to be unpacked over the first.
 # Shaders that the GLSL compiler was too old for make it fail, unless MAY_LACK_KERNELS is on.
 foreach(family IN ITEMS CPU_DRIVERS MATRIX_UNITS QUANTISED_WEIGHTS)
     if(NOT ${family})
@@ -21,7 +21,7 @@ if(lacking AND NOT MAY_LACK_KERNELS)
         "(or -DVKATTN_PACKAGE_WITHOUT_MATRIX_KERNELS=ON)")
 endif()
 set(stage ${OUTPUT}/source_package)
-set(most_bytes 4000000) # of NAME.tar.gz: package managers, crates and wheels carry it
+set(most_bytes 4000000) # of NAME.tar.xz: package managers, crates and wheels carry it
 file(REMOVE_RECURSE ${stage})
 execute_process(COMMAND git ls-files --cached --others --exclude-standard COMMAND git check-attr --stdin export-ignore
     WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE files OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
@@ -40,13 +40,13 @@ foreach(line IN LISTS files)
 endforeach()
 file(COPY ${HEADERS} DESTINATION ${stage}/${NAME}/${NAME}/shaders/compiled)
 foreach(archive IN ITEMS ${NAME}-tests ${NAME})
-    execute_process(COMMAND ${CMAKE_COMMAND} -E tar czf ${OUTPUT}/${archive}.tar.gz ${NAME} WORKING_DIRECTORY ${stage}/${archive}
+    execute_process(COMMAND ${CMAKE_COMMAND} -E tar cJf ${OUTPUT}/${archive}.tar.xz ${NAME} WORKING_DIRECTORY ${stage}/${archive}
         COMMAND_ERROR_IS_FATAL ANY)
-    file(SIZE ${OUTPUT}/${archive}.tar.gz bytes)
-    message(STATUS "${OUTPUT}/${archive}.tar.gz: ${bytes} bytes")
+    file(SIZE ${OUTPUT}/${archive}.tar.xz bytes)
+    message(STATUS "${OUTPUT}/${archive}.tar.xz: ${bytes} bytes")
 endforeach()
 file(REMOVE_RECURSE ${stage})
 if(bytes GREATER most_bytes)
-    message(FATAL_ERROR "source_package: ${NAME}.tar.gz has ${bytes} bytes, expected at most ${most_bytes}: what no build needs, "
+    message(FATAL_ERROR "source_package: ${NAME}.tar.xz has ${bytes} bytes, expected at most ${most_bytes}: what no build needs, "
         ".gitattributes may leave to the tests")
 endif()

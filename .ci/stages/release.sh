@@ -60,10 +60,10 @@ else
 fi
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"; dpkg --remove vkattn >/dev/null 2>&1' EXIT
-release=$(echo $build/vkattn-*[0-9].tar.gz)
-tar -xzf "$release" -C "$copy" --strip-components=1
+release=$(echo $build/vkattn-*[0-9].tar.xz)
+tar -xJf "$release" -C "$copy" --strip-components=1
 build_where_nothing_is "$copy" "$modern_root"
-tar -xzf "${release%.tar.gz}-tests.tar.gz" -C "$copy" --strip-components=1
+tar -xJf "${release%.tar.xz}-tests.tar.xz" -C "$copy" --strip-components=1
 export CCACHE_BASEDIR=$copy
 unshare --mount --propagation private bash -euc '
     for tool in /usr/bin/glslang* /usr/bin/glslc /usr/bin/spirv-*; do

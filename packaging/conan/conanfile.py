@@ -21,7 +21,7 @@ class VkattnConan(ConanFile):
     implements = ["auto_shared_fpic"]
 
     def export_sources(self):
-        tarball = f"vkattn-{self.version}.tar.gz"
+        tarball = f"vkattn-{self.version}.tar.xz"
         if not os.path.exists(os.path.join(self.recipe_folder, tarball)):
             raise ConanException(f"{tarball} is not beside the recipe, expected the release's, which the target source_package makes")
         copy(self, tarball, self.recipe_folder, self.export_sources_folder)
@@ -36,7 +36,7 @@ class VkattnConan(ConanFile):
         cmake_layout(self, src_folder="source")
 
     def source(self):
-        unzip(self, os.path.join(self.export_sources_folder, f"vkattn-{self.version}.tar.gz"), strip_root=True)
+        unzip(self, os.path.join(self.export_sources_folder, f"vkattn-{self.version}.tar.xz"), strip_root=True)
 
     def generate(self):
         toolchain = CMakeToolchain(self)

@@ -1,5 +1,5 @@
 # An overlay port. The release's tarball lies beside this file: its shaders are compiled, so that no GLSL compiler is needed.
-set(ARCHIVE "${CURRENT_PORT_DIR}/vkattn-${VERSION}.tar.gz")
+set(ARCHIVE "${CURRENT_PORT_DIR}/vkattn-${VERSION}.tar.xz")
 if(NOT EXISTS "${ARCHIVE}")
     message(FATAL_ERROR "${ARCHIVE} is not there, expected the release's tarball, which the target source_package makes")
 endif()

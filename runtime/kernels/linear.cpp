@@ -89,14 +89,26 @@ LinearAnswer answer_of_vector(const LinearProblem &problem, const DeviceCaps &ca
     return answer;
 }
 
-LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &) {
+constexpr Knob kTilesKnobs[] = {{"parts", kPartsToTry}}; // of the features
+
+// Tiles of 4 x 4 values an invocation: more have no registers on most GPUs, and on vega10 leave too few workgroups to wait for memory.
+LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &caps) {
+    constexpr uint32_t kLines = 4, kTile = kLines * LINEAR_SIDE, kStep = 32, kStepOfParts = 16;
+    constexpr uint32_t kBytesOfPart = 2 * kTile * (kStepOfParts / 4 + 1) * 16;
     LinearAnswer answer{Rank::kTiles};
     const bool transposed = problem.transposed != 0;
     const Shader &floats = transposed ? shaders::linear_transposed : shaders::linear;
     const Shader &quantised = transposed ? shaders::linear_transposed_quantised : shaders::linear_quantised;
-    answer.shape = {&variant_of(problem, floats, quantised), constants_of(problem),
-                    grid(problem, LINEAR_TILE, LINEAR_TILE), paths_of(problem)};
-    answer.shape.constants.ALIGNED = aligned_factors(problem);
+    answer.shape = {&variant_of(problem, floats, quantised), constants_of(problem), grid(problem, kTile, kTile),
+                    paths_of(problem)};
+    const auto [x, y, z] = answer.shape.groups;
+    const uint32_t parts =
+        feature_parts(problem, uint64_t{x} * y * z, kStepOfParts, kBytesOfPart, problem.tile.knobs[0], caps);
+    gpu::LinearConstants &constants = answer.shape.constants;
+    constants.ALIGNED = aligned_factors(problem);
+    constants.TILES = constants.ROW_TILES = kLines;
+    constants.MATRIX_STEP = parts > 1 ? kStepOfParts : kStep;
+    constants.WORKGROUP_SIZE = parts * LINEAR_WORKGROUP_SIZE;
     return answer;
 }
 
@@ -139,6 +151,28 @@ std::optional<LinearChoice> tuned_choice(const LinearProblem &problem, const Dev
 } // namespace
 
 std::string describe_nothing(const LinearShape &) { return ""; }
+
+std::string words_of_parts(const LinearShape &shape) {
+    const uint32_t parts = shape.constants.WORKGROUP_SIZE / LINEAR_WORKGROUP_SIZE;
+    return parts == 1 ? "" : text(", ", parts, " parts of the features");
+}
+
+uint32_t feature_parts(const LinearProblem &problem, uint64_t workgroups, uint32_t step, uint32_t bytes,
+                       uint32_t wanted, const DeviceCaps &caps) {
+    constexpr uint32_t kMost = 4, kFewestSteps = 2;
+    const uint32_t steps = tiles(problem.push.in_features, step);
+    uint32_t parts = 1;
+    const auto may_double = [&] {
+        const uint32_t more = 2 * parts;
+        return more <= kMost && more * kFewestSteps <= steps && more * bytes <= caps.max_shared_memory_bytes &&
+               more * LINEAR_WORKGROUP_SIZE <= caps.max_workgroup_invocations;
+    };
+    const auto wants_more = [&] {
+        return wanted != 0 ? parts < wanted : workgroups * parts <= uint64_t{4} * cores_of(caps.traits);
+    };
+    while (may_double() && wants_more()) parts *= 2;
+    return parts;
+}
 
 const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised) {
     return is_quantised(problem.weight.type) ? quantised : floats;
@@ -213,14 +247,16 @@ const LinearKernel kLinearTiles = {.name = "linear",
                                    .merit = "tiles in shared memory",
                                    .missing = nothing_missing,
                                    .answer = answer_of_tiles,
-                                   .describe = describe_nothing};
+                                   .describe = words_of_parts,
+                                   .knobs = kTilesKnobs};
 
 const LinearKernel kLinearTransposed = {.name = "linear_transposed",
                                         .shaders = kTransposedShaders,
                                         .merit = "tiles in shared memory, transposed on their way",
                                         .missing = nothing_missing,
                                         .answer = answer_of_tiles,
-                                        .describe = describe_nothing,
+                                        .describe = words_of_parts,
+                                        .knobs = kTilesKnobs,
                                         .trial_rows = 24,
                                         .transposes = true};
 

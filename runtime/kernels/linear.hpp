@@ -79,11 +79,19 @@ std::string words(const LinearChoice &choice);
 // Of several kernels: the variant for the weight's type, what every one takes, and the layout of the factors.
 const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised);
 std::string describe_nothing(const LinearShape &shape); // "": of kernels without knobs
+std::string words_of_parts(const LinearShape &shape);   // ", 2 parts of the features"
 gpu::LinearConstants constants_of(const LinearProblem &problem);
 CodePaths paths_of(const LinearProblem &problem);
 uint32_t aligned_factors(const LinearProblem &problem);
 bool input_is_aligned(const LinearProblem &problem, uint32_t elements);
 bool weight_is_aligned(const LinearProblem &problem, uint32_t elements); // without gaps between elements, too
+
+// Parts of the features, of LINEAR_WORKGROUP_SIZE invocations and so many bytes of shared memory each, that share a tile: several where
+// the workgroups leave cores too little to wait for one another's loads, as many as features have steps for. wanted: by tuning, or 0.
+uint32_t feature_parts(const LinearProblem &problem, uint64_t workgroups, uint32_t step, uint32_t bytes,
+                       uint32_t wanted, const DeviceCaps &caps);
+
+constexpr uint32_t kPartsToTry[] = {1, 2, 4}; // by tuning
 
 // Workgroups of a tile of so many outputs and rows.
 Grid grid(const LinearProblem &problem, uint32_t outputs, uint32_t rows);

@@ -19,8 +19,7 @@ VKATTN_BINDINGS(LINEAR_TENSORS)
 namespace vkattn::gpu {
 #endif
 
-#define LINEAR_TILE 32      /* rows and outputs of a workgroup's tile */
-#define LINEAR_DOTS_TILE 64 /* the same of linear_dots */
+#define LINEAR_SIDE 8 /* of linear, linear_transposed, linear_dots: rows and outputs of invocations of a workgroup */
 #define LINEAR_WORKGROUP_SIZE 64
 #define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
 #define LINEAR_VECTOR_ROWS 4       /* the most that one of them takes */
@@ -36,18 +35,19 @@ namespace vkattn::gpu {
 #define ACTIVATION_SIGMOID 6u
 #define ACTIVATION_SOFTPLUS 7u
 
-/* from WORKGROUP_SIZE on, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
+/* from WORKGROUP_SIZE on, which linear, linear_transposed and linear_dots have, too, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
  * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
  * invocation of linear_addresses, a workgroup of linear_uniform, of all linear_vector; BLOCKS, of linear_addresses and
  * linear_uniform: of four features that an invocation takes at a time, of linear_vector of eight, quantised of two eights. TILES and
- * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows; MATRIX_STEP: features in shared
+ * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows, of linear, linear_transposed and linear_dots: outputs and rows of an
+ * invocation, even, and at most twice as many outputs as rows, in whose room sums pass through; MATRIX_STEP, of those but linear_dots: features in shared
  * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied; FEATURE_SUBGROUPS: that multiply a part each of
  * a step's features, for the same outputs. Of linear_vector and linear_uniform:
  * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if the weight is
  * two matrices, see LinearPush. TRANSPOSED, of linear_transposed and linear_transposed_coopmat: which factors are, see LinearPush */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
-#define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features */
+#define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features, of all parts */
 #define ALIGNED_NORM 8u     /* of linear_vector: the norm's weights, in eights too */
 #define LINEAR_DOTS_STEP 32 /* of linear_dots */
 #define TRANSPOSED_WEIGHT 1u

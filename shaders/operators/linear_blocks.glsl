@@ -1,5 +1,5 @@
 // Sixteen features of a row of a quantised weight: eight, and eight elements_to_second further on, whose numbers lie in the same
-// bytes or beside them. Loading has no branch, so that all of an invocation's loads are under way together; decoding waits until
+// bytes or beside them; or any eight, where EIGHT_FEATURES is defined. Loading has no branch, so that all of an invocation's loads are under way together; decoding waits until
 // the features are wanted.
 #ifndef LINEAR_BLOCKS_GLSL
 #define LINEAR_BLOCKS_GLSL
@@ -43,8 +43,8 @@ StagedFeatures stage_of_super_block(uint block, uint i) {
     StagedFeatures staged = StagedFeatures(uvec4(0), uvec4(0));
     if (width_of_number(WEIGHT_FORMAT) == 6) {
         staged.header.x = stage_half(block + 208);
-        staged.header.y = stage_word(block + 192 + i / 64 * 4);
-        staged.header.z = stage_word(block + 196 + i / 64 * 4);
+        staged.header.y = stage_word(block + 192 + i / 128 * 8);
+        staged.header.z = stage_word(block + 196 + i / 128 * 8);
         staged.bytes.xy = stage_eight(block + i / 128 * 64 + i % 64);
         staged.bytes.zw = stage_eight(block + 128 + i / 128 * 32 + i % 32);
         return staged;
@@ -55,7 +55,7 @@ StagedFeatures stage_of_super_block(uint block, uint i) {
     return staged;
 }
 
-// element: the first of the row's tensor; element / elements_to_second is even.
+// element: the first of the row's tensor; of sixteen element / elements_to_second is even.
 StagedFeatures stage_features(uint element) {
     uint block = base_bytes(BINDING_LINEAR_WEIGHT) + block_of_element(WEIGHT_FORMAT, element);
     uint i = element_of_block(WEIGHT_FORMAT, element);
@@ -63,12 +63,16 @@ StagedFeatures stage_features(uint element) {
     StagedFeatures staged = StagedFeatures(uvec4(0), uvec4(0));
     staged.header.x = has_minimum(WEIGHT_FORMAT) ? stage_word(block) : stage_half(block);
     if (width_of_number(WEIGHT_FORMAT) == 8) {
+#ifdef EIGHT_FEATURES
+        staged.bytes = stage_eight(block + 2 + i).xyxy;
+#else
         staged.bytes = stage_sixteen(block + 2 + i);
+#endif
         return staged;
     }
     const uint half_bytes = bytes_of_block(WEIGHT_FORMAT) - QUANTISED_BLOCK / 2;
     if (width_of_number(WEIGHT_FORMAT) == 5) staged.header.y = stage_word(block + half_bytes - 4);
-    staged.bytes.xy = stage_eight(block + half_bytes + i);
+    staged.bytes.xy = stage_eight(block + half_bytes + i % 16);
     return staged;
 }
 
@@ -95,6 +99,12 @@ uvec2 read_bytes(StagedFeatures block, uint begin, uint at, const uint size) {
 #define SELECTS
 #include "formats/blocks.glsl"
 
+#ifdef EIGHT_FEATURES
+mat2x4 decode_eight(StagedFeatures staged, uint element) {
+    uint i = element_of_block(WEIGHT_FORMAT, element);
+    return apply_affine(WEIGHT_FORMAT, affine_of(WEIGHT_FORMAT, staged, i), numbers_of(WEIGHT_FORMAT, staged, i));
+}
+#else
 void decode_features(StagedFeatures staged, uint element, out mat2x4 first, out mat2x4 second) {
     uint i = element_of_block(WEIGHT_FORMAT, element);
     both_of(WEIGHT_FORMAT, staged, i, first, second);
@@ -103,5 +113,6 @@ void decode_features(StagedFeatures staged, uint element, out mat2x4 first, out 
     first = apply_affine(WEIGHT_FORMAT, affine_of_first, first);
     second = apply_affine(WEIGHT_FORMAT, affine_of_second, second);
 }
+#endif
 
 #endif

@@ -32,6 +32,9 @@ layout(local_size_x_id = 7) in;
 #endif
 
 #include "common/matrices.glsl" // of the tensors' constants
+#ifdef QUANTISED_WEIGHT
+#include "common/rounded_halves.glsl"
+#endif
 
 const uint PITCH = MATRIX_STEP / 8 + 1; // of eight elements; neighbours lie in other banks
 const uint SUBGROUPS = WORKGROUP_SIZE / SUBGROUP_SIZE;
@@ -64,18 +67,6 @@ uvec4 load_input_elements(uint row, uint feature) {
     if ((ALIGNED & ALIGNED_INPUT) != 0) return input_load8_halves(row + feature_within(feature));
     return pack_vector(load_input_features(row, feature));
 }
-
-#ifdef QUANTISED_WEIGHT
-// As the device rounds halves, which need not be towards zero.
-uvec4 round_vector(mat2x4 v) {
-#ifdef EMULATED_SUBGROUPS
-    return pack_vector(v);
-#else
-    return uvec4(packFloat2x16(f16vec2(v[0].xy)), packFloat2x16(f16vec2(v[0].zw)), packFloat2x16(f16vec2(v[1].xy)),
-                 packFloat2x16(f16vec2(v[1].zw)));
-#endif
-}
-#endif
 
 // What this invocation loads of a tile of so many lines: every WORKGROUP_SIZE-th of its loads.
 const uint LOADS = MATRIX_STEP / FEATURES; // of a line of the input

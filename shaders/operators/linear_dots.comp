@@ -3,7 +3,8 @@
 //
 // input [B,L,in], W [out,in], bias [out], multiplier and residual [B,L,out]
 //   -> output element o of row (b, l) at strides (b, l, o / head_dim, o % head_dim)
-// grid: (output tiles, row tiles, groups). A workgroup of 8 x 8 computes LINEAR_DOTS_TILE^2 values, 8 x 8 an invocation; the next
+// grid: (output tiles, row tiles, groups). A workgroup computes ROW_TILES * LINEAR_SIDE x TILES * LINEAR_SIDE
+// values, by one or several parts of the features; the next
 // features are on their way to registers while these are multiplied.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -11,43 +12,56 @@
 #extension GL_EXT_spirv_intrinsics : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 
-layout(local_size_x = 64) in;
+layout(local_size_x_id = 7) in;
 
 #include "common/dot_of_halves.glsl"
-#include "common/matrix_element.glsl"
 #include "operators/linear_features.glsl"
 #include "operators/linear_tensors.glsl"
+#ifdef QUANTISED_WEIGHT
+#include "common/rounded_halves.glsl"
+#define EIGHT_FEATURES
+#include "operators/linear_blocks.glsl"
+#endif
 
-const uint STEP = LINEAR_DOTS_STEP;         // input features of one pass through shared memory
-const uint SIDE = 8;                        // of the workgroup
-const uint LINES = LINEAR_DOTS_TILE / SIDE; // rows, or outputs, of an invocation: SIDE apart
-const uint VECTORS = STEP / FEATURES;       // of a line
-const uint PITCH = VECTORS + 1;             // neighbouring lines lie in other banks
-const uint LOADS = LINEAR_DOTS_TILE * VECTORS / LINEAR_WORKGROUP_SIZE; // of an invocation, of either tile
+const uint PARTS = WORKGROUP_SIZE / LINEAR_WORKGROUP_SIZE; // of the features, whose steps they take in turn
+const uint STEP = LINEAR_DOTS_STEP;                        // input features of one pass through shared memory
+const uint VECTORS = STEP / FEATURES;                      // of a line
+const uint PITCH = VECTORS + 1;                            // neighbouring lines lie in other banks
+const uint TILE_ROWS = ROW_TILES * LINEAR_SIDE, TILE_OUTPUTS = TILES * LINEAR_SIDE;
+const uint INPUT_LOADS = TILE_ROWS * VECTORS / LINEAR_WORKGROUP_SIZE; // of an invocation
+const uint WEIGHT_LOADS = TILE_OUTPUTS * VECTORS / LINEAR_WORKGROUP_SIZE;
 
 const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
 
 // Vectors in halves, all first ones before all second ones: compilers that read 8 bytes at a time would find each half of
 // neighbouring vectors in every other bank.
-const uint TILE_SIZE = LINEAR_DOTS_TILE * PITCH;
-shared uvec2 input_tile[2 * TILE_SIZE];
-shared uvec2 weight_tile[2 * TILE_SIZE];
-#define GET(tile, at) uvec4(tile[at], tile[(at) + TILE_SIZE])
-#define PUT(tile, at, vector)                                                                                          \
-    tile[at] = (vector).xy;                                                                                            \
-    tile[(at) + TILE_SIZE] = (vector).zw;
+const uint INPUT_SIZE = TILE_ROWS * PITCH, WEIGHT_SIZE = TILE_OUTPUTS * PITCH; // of a part's tile, in halves
+shared uvec2 input_tiles[PARTS * 2 * INPUT_SIZE];
+shared uvec2 weight_tiles[PARTS * 2 * WEIGHT_SIZE];
+#define GET(tiles, size, at) uvec4(tiles[at], tiles[(at) + size])
+#define PUT(tiles, size, at, vector)                                                                                   \
+    tiles[at] = (vector).xy;                                                                                           \
+    tiles[(at) + size] = (vector).zw;
 
-uint loaded_line(uint i) { return (gl_LocalInvocationID.x + i * LINEAR_WORKGROUP_SIZE) / VECTORS; }
+#define STRIP(at) input_tiles[(at) / 2][(at) % 2]
+#define AS_STRIP floatBitsToUint
+#define FROM_STRIP uintBitsToFloat
+#include "operators/linear_store.glsl"
+
+uint input_at(uint line, uint vector) { return own_part() * 2 * INPUT_SIZE + line * PITCH + vector; }
+uint weight_at(uint line, uint vector) { return own_part() * 2 * WEIGHT_SIZE + line * PITCH + vector; }
+
+uint loaded_line(uint i) { return (place_in_part() + i * LINEAR_WORKGROUP_SIZE) / VECTORS; }
 
 // Elements of the first features of what this invocation loads; lines behind the last repeat it, and are not stored.
-uint input_rows[LOADS];
-uint weight_rows[LOADS];
+uint input_rows[INPUT_LOADS];
+uint weight_rows[WEIGHT_LOADS];
 
 void find_lines(uint first_row, uint first_output) {
-    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-        input_rows[i] = input_element(min(first_row + loaded_line(i), push.rows - 1), 0);
-        weight_rows[i] = weight_element(min(first_output + loaded_line(i), push.out_features - 1), 0);
-    }
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) input_rows[i] =
+        input_element(min(first_row + loaded_line(i), push.rows - 1), 0);
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] =
+        weight_element(min(first_output + loaded_line(i), push.out_features - 1), 0);
 }
 
 uvec4 load_input_halves(uint row, uint feature) {
@@ -55,79 +69,74 @@ uvec4 load_input_halves(uint row, uint feature) {
     return uvec4(0);
 }
 
-uvec4 load_weight_halves(uint row, uint feature) {
 #ifdef QUANTISED_WEIGHT
-    return pack_vector(load_weight_features(row, feature));
+#define WEIGHT_LOAD StagedFeatures
+WEIGHT_LOAD load_weight(uint row, uint feature) {
+    return stage_features(row + (WHOLE_STEPS ? feature : min(feature, push.in_features - FEATURES)));
+}
 #else
+#define WEIGHT_LOAD uvec4
+WEIGHT_LOAD load_weight(uint row, uint feature) {
     if (WHOLE_STEPS || feature < push.in_features) return weight_load8_halves(row + feature);
     return uvec4(0);
+}
+#endif
+
+uvec4 loaded_inputs[INPUT_LOADS];
+WEIGHT_LOAD loaded_weights[WEIGHT_LOADS];
+
+uint own_feature() { return place_in_part() % VECTORS * FEATURES; } // of a step, of all that it loads
+
+void load_step(uint first_feature) {
+    uint feature = first_feature + own_feature();
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) loaded_inputs[i] = load_input_halves(input_rows[i], feature);
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) loaded_weights[i] = load_weight(weight_rows[i], feature);
+}
+
+uvec4 loaded_weight(uint i, uint feature) {
+#ifdef QUANTISED_WEIGHT
+    if (!WHOLE_STEPS && feature >= push.in_features) return uvec4(0);
+    return round_vector(decode_eight(loaded_weights[i], weight_rows[i] + feature));
+#else
+    return loaded_weights[i];
 #endif
 }
 
-uvec4 loaded_inputs[LOADS];
-uvec4 loaded_weights[LOADS];
-
-void load_step(uint first_feature) {
-    uint feature = first_feature + gl_LocalInvocationID.x % VECTORS * FEATURES;
-    [[unroll]] for (uint i = 0; i < LOADS; ++i) loaded_inputs[i] = load_input_halves(input_rows[i], feature);
-    [[unroll]] for (uint i = 0; i < LOADS; ++i) loaded_weights[i] = load_weight_halves(weight_rows[i], feature);
-}
-
-void fill_tiles() {
-    uint vector = gl_LocalInvocationID.x % VECTORS;
-    [[unroll]] for (uint i = 0; i < LOADS; ++i) {
-        PUT(input_tile, loaded_line(i) * PITCH + vector, loaded_inputs[i])
-        PUT(weight_tile, loaded_line(i) * PITCH + vector, loaded_weights[i])
+void fill_tiles(uint first_feature) {
+    uint feature = first_feature + own_feature(), vector = own_feature() / FEATURES;
+    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) {
+        PUT(input_tiles, INPUT_SIZE, input_at(loaded_line(i), vector), loaded_inputs[i])
+    }
+    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
+        uvec4 weight = loaded_weight(i, feature);
+        PUT(weight_tiles, WEIGHT_SIZE, weight_at(loaded_line(i), vector), weight)
     }
 }
-
-uint own_row(uint r) { return gl_LocalInvocationID.x / SIDE + r * SIDE; }
-uint own_output(uint o) { return gl_LocalInvocationID.x % SIDE + o * SIDE; }
-
-float sums[LINES * LINES]; // [row][output]
 
 void multiply_tiles() {
     [[dont_unroll]] for (uint vector = 0; vector < VECTORS; ++vector) {
-        uvec4 weights[LINES];
-        [[unroll]] for (uint o = 0; o < LINES; ++o) weights[o] = GET(weight_tile, own_output(o) * PITCH + vector);
-        [[unroll]] for (uint r = 0; r < LINES; ++r) {
-            uvec4 inputs = GET(input_tile, own_row(r) * PITCH + vector);
-            [[unroll]] for (uint i = 0; i < 4; ++i) [[unroll]] for (uint o = 0; o < LINES; ++o) sums[r * LINES + o] =
-                dot_of_halves(inputs[i], weights[o][i], sums[r * LINES + o]);
+        uvec4 weights[TILES];
+        [[unroll]] for (uint o = 0; o < TILES; ++o) weights[o] =
+            GET(weight_tiles, WEIGHT_SIZE, weight_at(own_output(o), vector));
+        [[unroll]] for (uint r = 0; r < ROW_TILES; ++r) {
+            uvec4 inputs = GET(input_tiles, INPUT_SIZE, input_at(own_row(r), vector));
+            [[unroll]] for (uint i = 0; i < 4; ++i) [[unroll]] for (uint o = 0; o < TILES; ++o) sums[r * TILES + o] =
+                dot_of_halves(inputs[i], weights[o][i], sums[r * TILES + o]);
         }
-    }
-}
-
-// Through shared memory, so that neighbours store neighbouring outputs, and what becomes of a sum stands there once: SIDE rows at
-// a time.
-void store_tile(uint first_row, uint first_output) {
-    const uint pairs = LINEAR_DOTS_TILE / SUMS_OF_PAIR, words = SUMS_OF_PAIR / 2; // of a row, of a pair
-    [[dont_unroll]] for (uint r = 0; r < LINES; ++r) {
-        barrier(); // the tiles' last readers are done
-        [[unroll]] for (uint o = 0; o < LINES; ++o) {
-            uint at = gl_LocalInvocationID.x / SIDE * LINEAR_DOTS_TILE + own_output(o);
-            input_tile[at / 2][at % 2] = floatBitsToUint(sums[o]);
-        }
-        barrier();
-        [[dont_unroll]] for (uint i = gl_LocalInvocationID.x; i < SIDE * pairs; i += LINEAR_WORKGROUP_SIZE) {
-            uvec4 found = uvec4(input_tile[i * words], input_tile[i * words + words - 1]);
-            store_pair(first_row + r * SIDE + i / pairs, first_output + i % pairs * SUMS_OF_PAIR,
-                       uintBitsToFloat(found));
-        }
-        [[unroll]] for (uint i = LINES; i < LINES * LINES; ++i) sums[i - LINES] = sums[i]; // no index finds registers
     }
 }
 
 void main() {
-    uint first_output = workgroup().x * LINEAR_DOTS_TILE, first_row = workgroup().y * LINEAR_DOTS_TILE;
-    [[unroll]] for (uint i = 0; i < LINES * LINES; ++i) sums[i] = 0.0;
+    uint first_output = workgroup().x * TILE_OUTPUTS, first_row = workgroup().y * TILE_ROWS;
+    [[unroll]] for (uint i = 0; i < ROW_TILES * TILES; ++i) sums[i] = 0.0;
     find_lines(first_row, first_output);
-    for (uint next = 0;; next += STEP) {
-        if (next < push.in_features) load_step(next);
+    for (uint next = 0;; next += STEP * PARTS) {
+        uint feature = next + own_part() * STEP;
+        if (next < push.in_features) load_step(feature);
         if (next > 0) multiply_tiles(); // what is there
         if (next >= push.in_features) break;
         barrier(); // the tiles' last readers are done
-        fill_tiles();
+        fill_tiles(feature);
         barrier();
     }
     store_tile(first_row, first_output);

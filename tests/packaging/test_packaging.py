@@ -121,7 +121,7 @@ include("{folder}/portfile.cmake")
 
 def test_the_port_takes_the_tarball_beside_it(port):
     folder, script = port
-    (folder / f"vkattn-{VERSION}.tar.gz").touch()
+    (folder / f"vkattn-{VERSION}.tar.xz").touch()
     result = cmake(script)
     assert result.returncode == 0, result.stderr
     calls = [line.split()[1] for line in result.stdout.splitlines() if line.startswith("-- vcpkg_")]
@@ -132,7 +132,7 @@ def test_the_port_takes_the_tarball_beside_it(port):
 
 def test_a_port_without_the_tarball_says_what_is_missing(port):
     result = cmake(port[1])
-    assert result.returncode != 0 and f"vkattn-{VERSION}.tar.gz is not there, expected" in " ".join(result.stderr.split())
+    assert result.returncode != 0 and f"vkattn-{VERSION}.tar.xz is not there, expected" in " ".join(result.stderr.split())
 
 
 def archive(output, *, libraries, api="29", ndk="27"):

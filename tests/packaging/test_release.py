@@ -34,7 +34,7 @@ def pack(tmp_path):
                    "-DMATRIX_UNITS=ON", "-DQUANTISED_WEIGHTS=ON", "-P", ROOT / "cmake/source_package.cmake")
         found = []
         for name in ("vkattn-9", "vkattn-9-tests"):
-            with tarfile.open(output / f"{name}.tar.gz") as archive:
+            with tarfile.open(output / f"{name}.tar.xz") as archive:
                 found.append({member.name for member in archive.getmembers() if member.isfile()})
         return done, *found
     return packed

@@ -78,9 +78,9 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &pro
     if (choice.kernel == &vkattn::kLinearAddresses)
         return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
     if (choice.kernel == &vkattn::kLinearUniform) return {x * c.ROWS, y * LINEAR_UNIFORM_OUTPUTS};
-    if (choice.kernel == &vkattn::kLinearTiles || choice.kernel == &vkattn::kLinearTransposed)
-        return {y * LINEAR_TILE, x * LINEAR_TILE};
-    if (choice.kernel == &vkattn::kLinearDots) return {y * LINEAR_DOTS_TILE, x * LINEAR_DOTS_TILE};
+    if (choice.kernel == &vkattn::kLinearTiles || choice.kernel == &vkattn::kLinearTransposed ||
+        choice.kernel == &vkattn::kLinearDots)
+        return {y * c.ROW_TILES * LINEAR_SIDE, x * c.TILES * LINEAR_SIDE};
     return {y * c.ROW_SUBGROUPS * c.ROW_TILES * c.MATRIX_N,
             x * (c.WORKGROUP_SIZE / c.SUBGROUP_SIZE / c.FEATURE_SUBGROUPS / c.ROW_SUBGROUPS) * c.TILES * c.MATRIX_M};
 }

@@ -2,7 +2,7 @@
 //!
 //! The first of these that there is:
 //! * `VKATTN_PREFIX`: a folder where vkattn is installed
-//! * `VKATTN_SOURCE`: its source, built by CMake: a checkout or a release, as a folder or as `vkattn-*.tar.gz`
+//! * `VKATTN_SOURCE`: its source, built by CMake: a checkout or a release, as a folder or as `vkattn-*.tar.xz`
 //! * a release beside `Cargo.toml`, as the packed crate has it
 //! * what pkg-config finds
 //! * the checkout that this crate lies in
@@ -54,9 +54,9 @@ fn crate_dir() -> PathBuf {
 
 /// The source that is asked for, or that lies beside Cargo.toml.
 fn source() -> Result<Option<PathBuf>, String> {
-    let packed = crate_dir().join(format!("vkattn-{VERSION}.tar.gz"));
+    let packed = crate_dir().join(format!("vkattn-{VERSION}.tar.xz"));
     match variable("VKATTN_SOURCE") {
-        Some(given) if given.ends_with(".tar.gz") => unpack(Path::new(&given)).map(Some),
+        Some(given) if given.ends_with(".tar.xz") => unpack(Path::new(&given)).map(Some),
         Some(given) => Ok(Some(PathBuf::from(given))),
         None if packed.exists() => unpack(&packed).map(Some),
         None => Ok(None),
@@ -78,7 +78,7 @@ fn unpack(tarball: &Path) -> Result<PathBuf, String> {
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let cmake = env::var("CMAKE").unwrap_or_else(|_| "cmake".into());
     let status = std::process::Command::new(&cmake)
-        .args(["-E", "tar", "xzf"])
+        .args(["-E", "tar", "xf"])
         .arg(&tarball)
         .current_dir(&folder)
         .status()
