@@ -30,6 +30,8 @@ MODULES = (PREFILL, attention("prefill q8_0", 2048, 2048, "q8_0"), attention("ML
            LinearShape("linear q4_K, 512 rows", 512, 4096, 4096, "f16", weight_type="q4_K"))
 TILES = (PREFILL, attention("prefill f16 D 64", 2048, 2048, "f16", head_dim=64, v_head_dim=64),
          attention("prefill f16, 8,192", 8192, 8192, "f16"))
+MATRICES = [attention(f"prefill f16 D {dims}, {length:,}", length, length, "f16", head_dim=dims, v_head_dim=dims)
+            for dims in (64, 128) for length in (2048, 8192)]
 LINEAR = [LinearShape(f"linear f16, {rows} rows", rows, 4096, 4096, "f16") for rows in (512, 4096)]
 JOINS = (DECODE, attention("decode f16, 16,384 keys", 1, 16384, "f16"), attention("MLA decode, 4,096 keys", 1, 4096, "f16", **LATENT))
 
@@ -58,7 +60,8 @@ class Shots:
         self._seconds, self._sized = ["--seconds", seconds], sized
 
     def all(self):
-        return (("suites", self.suites()), ("modules", self.modules()), ("tiles of prefill", self.tiles(TILES)),
+        return (("suites", self.suites()), ("modules", self.modules()), ("matrices of subgroups and of workgroups", self.matrices()),
+                ("tiles of prefill", self.tiles(TILES)),
                 ("tiles of linear", self.tiles(LINEAR)), ("joins of decode", self.joins()), ("roofline", self.roofline()))
 
     def suites(self):
@@ -70,6 +73,10 @@ class Shots:
     def modules(self):
         return [Run(f"{shape.name}, {text}", self._bench(shape), median, f"specialised_modules={value}")
                 for shape in MODULES for value, text in ((1, "specialised"), (0, "whole modules"))]
+
+    def matrices(self):
+        return [Run(f"{shape.name}, {kernel}", self._bench(shape, "--kernel", kernel), median)
+                for shape in MATRICES for kernel in ("coopmat", "coopmat2")]
 
     def tiles(self, shapes):
         """What tuning tries: matrices of rows, subgroups, keys, of whatever kernels have them."""

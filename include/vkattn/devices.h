@@ -16,7 +16,7 @@ typedef enum vkattn_kernel {
     VKATTN_KERNEL_FLASH = 2,         /* online softmax; nothing of size q_len x kv_len in memory */
     VKATTN_KERNEL_DECODE = 3,        /* few query rows: the keys are split over workgroups, and the parts merged */
     VKATTN_KERNEL_COOPMAT = 4,       /* on matrix units (VK_KHR_cooperative_matrix): f16 or bf16 factors, f32 sums */
-    VKATTN_KERNEL_COOPMAT2 = 5,      /* reserved: refused. COOPMAT does what it did, without its extension */
+    VKATTN_KERNEL_COOPMAT2 = 5,      /* the same by VK_NV_cooperative_matrix2, where asked for or tuned for */
     VKATTN_KERNEL_LATENT_DECODE = 6, /* decode where V is the first elements of K's rows (MLA absorbed) */
     VKATTN_KERNEL_ADDRESSES = 7,     /* for CPU drivers: K and V through device addresses, no shared memory */
     VKATTN_KERNEL_COUNT = 8,

@@ -14,7 +14,6 @@ except ModuleNotFoundError:
     from . import _headers
     exec(_headers.module_text(pathlib.Path(__file__).parents[2] / "include" / "vkattn"), globals())
 
-KERNELS.pop("coopmat2", None)  # reserved: refused
 LAYER_KINDS["encoder_layer"] = LAYER_KINDS["encoder"]
 ROPE_SCALING_KINDS["none"] = ROPE_SCALING_KINDS.pop("unscaled")
 # Tensors of attention, and the dtype of those that have one alone.

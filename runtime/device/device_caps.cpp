@@ -2,7 +2,16 @@
 
 #include "runtime/support/error.hpp"
 
+#include <algorithm>
+
 namespace vkattn {
+
+const FlexibleMatrices *flexible_matrices(const DeviceCaps &caps, vkattn_type type, uint32_t invocations) {
+    const auto *const found = std::ranges::find_if(caps.flexible_matrices, [&](const FlexibleMatrices &each) {
+        return each.type == type && each.invocations == invocations && each.m * each.n * each.k != 0;
+    });
+    return found == caps.flexible_matrices.end() ? nullptr : found;
+}
 
 bool has_subgroups_of(const DeviceCaps &caps, uint32_t size) {
     if (size == 0 || size < caps.min_subgroup_size || size > caps.max_subgroup_size) return false;

@@ -9,6 +9,13 @@
 
 namespace vkattn {
 
+// Products of f16 or bf16 into f32 whose m, n and k may be any multiples of these.
+struct FlexibleMatrices {
+    vkattn_type type;         // of the factors; NONE: there are none
+    uint32_t invocations = 0; // of the workgroup that holds each matrix together; 0: a subgroup does
+    uint32_t m = 0, n = 0, k = 0;
+};
+
 // What a device can do, as plain data: what kernels are chosen by. Device facts are read in vulkan/device_query, every
 // quirk stands in device_table.
 struct DeviceCaps : vkattn_device_facts {
@@ -17,12 +24,16 @@ struct DeviceCaps : vkattn_device_facts {
     uint32_t max_workgroup_subgroups; // of a size that a pipeline asks for; 0: unknown
     bool matrices_are_unasked;        // the driver has not been asked for matrix shapes yet
     uint32_t rounded_shapes;          // which of the matrix shapes have sums of 16 bits as well, a bit each
-    // m, n and k of products of f16 may be multiples of these, where flexible_matrices is in use; 0: there are none
-    std::array<uint32_t, 3> matrix_granularity;
+    std::array<FlexibleMatrices, 16> flexible_matrices; // where the features are in use
+    // Of workgroups that hold matrices together: their invocations, and what drivers take of their shared memory.
+    uint32_t max_matrix_workgroup, matrix_workgroup_bytes;
     ShaderVerdicts verdicts;
     // In place of the facts' pointer, which is filled in where they are shown.
     vkattn_matrix_shape matrix_shapes[32];
 };
+
+// Those of factors of the type, of a workgroup of so many invocations or of a subgroup. nullptr: there are none.
+const FlexibleMatrices *flexible_matrices(const DeviceCaps &caps, vkattn_type type, uint32_t invocations);
 
 // Whether a pipeline has full subgroups of this size: the only one that the device has, or one that it can be asked for.
 bool has_subgroups_of(const DeviceCaps &caps, uint32_t size);

@@ -16,10 +16,11 @@ struct DeviceFeatures {
     bool subgroup_size_control = false;
     bool full_subgroups = false; // computeFullSubgroups
     bool cooperative_matrix = false;
-    // Both of VK_NV_cooperative_matrix2: reductions, with conversions and per-element operations; dimensions that are any
-    // multiples of a granularity.
+    // Of VK_NV_cooperative_matrix2: reductions, with conversions and per-element operations; dimensions that are any
+    // multiples of a granularity; matrices that a workgroup holds together.
     bool cooperative_matrix_reductions = false;
     bool flexible_matrices = false;
+    bool workgroup_matrices = false;
     bool bfloat16_cooperative_matrix = false;
     bool mixed_float_dot_product = false;  // of two pairs of f16 and an f32: VK_VALVE_shader_mixed_float_dot_product
     bool pipeline_executable_info = false; // what the driver's compiler says of pipelines can be asked for

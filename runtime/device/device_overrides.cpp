@@ -109,12 +109,13 @@ void add_matrix_shape(DeviceCaps &caps) {
     const auto shapes = std::span(caps.matrix_shapes).first(caps.matrix_shape_count);
     if (traits.matrix_units == 0) return; // the driver has not been asked
     if ((wanted.m == 0 && wanted.n == 0 && wanted.k == 0) || std::ranges::any_of(shapes, is_wanted)) return;
-    require(caps.features.flexible_matrices && caps.matrix_granularity[0] != 0,
+    const FlexibleMatrices *flexible = flexible_matrices(caps, VKATTN_TYPE_F16, 0);
+    require(flexible != nullptr,
             "traits: matrix_m, matrix_n and matrix_k, expected a device whose matrices have flexible dimensions");
     const auto fits = [](uint32_t size, uint32_t granularity) {
         return std::has_single_bit(size) && size % granularity == 0;
     };
-    const auto [m, n, k] = caps.matrix_granularity;
+    const auto [type, invocations, m, n, k] = *flexible;
     require(fits(wanted.m, m) && fits(wanted.n, n) && fits(wanted.k, k), "traits: matrix_m ", wanted.m, ", matrix_n ",
             wanted.n, ", matrix_k ", wanted.k, ", expected powers of two, multiples of ", m, ", ", n, " and ", k);
     constexpr uint32_t kRoom = std::extent_v<decltype(caps.matrix_shapes)>;

@@ -15,8 +15,6 @@ void require_possible(const AttentionProblem &problem) {
     const bool wants_scores = present(problem.attn_weights) || present(problem.qk_matmul_output);
     const AttentionKernel *kernel = kernel_named(problem.kernel);
     const char *name = vkattn_kernel_name(problem.kernel);
-    if (kernel == nullptr && problem.kernel != VKATTN_KERNEL_AUTO)
-        fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", name, ", which is no longer there, expected coopmat or auto");
     if (wants_scores && kernel != nullptr && !kernel->keeps_scores)
         fail(VKATTN_ERROR_UNSUPPORTED, "kernel: ", name, " keeps no ",
              present(problem.attn_weights) ? "attn_weights" : "qk_matmul_output", ", expected unfused or auto");

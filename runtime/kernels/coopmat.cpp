@@ -318,36 +318,14 @@ gpu::AttentionConstants constants_of_tile(const MatrixTile &tile, const Attentio
     return constants;
 }
 
-AttentionShape shape_of(const MatrixTile &tile, const Shader &shader, const AttentionProblem &problem,
-                        const DeviceCaps &caps) {
-    const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, tile_rows(tile)), 1);
-    const uint64_t of_tile = uint64_t{problem.kv_heads} * grid_sequences(problem), count = row_tiles * of_tile;
-    const uint64_t busy = busy_row_tiles(problem, tile_rows(tile)) * of_tile;
-    const bool fills_cores =
-        busy * kWorkgroupsOfCore >= caps.traits.parallel_workgroups; // parts would only leave states
-    AttentionShape shape{};
-    shape.keys_per_dispatch = slots_of(problem);
-    shape.parts = may_take_parts(problem, caps, shader_name(shader, tile.shape))
-                      ? parts_that_pay(problem, caps,
-                                       {.count = count,
-                                        .filling = fills_cores ? busy : caps.traits.parallel_workgroups,
-                                        .keys_of_tile = tile.keys,
-                                        .empty = count - std::min(busy, count)})
-                      : tiles(slots_of(problem), keys_of_dispatch(problem, caps, tile.keys));
-    shape.dispatches[0] = {&shader,
-                           constants_of_tile(tile, problem),
-                           {row_tiles * shape.parts, problem.kv_heads, grid_sequences(problem)}};
-    finish_parts(problem, caps, shape);
-    return shape;
-}
-
 AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionAnswer answer{pays(problem, caps) ? Rank::kMatrices : Rank::kMatricesDoNotPay,
                            obstacle_of_types(problem, caps)};
     if (!answer.obstacle.empty()) return answer;
     if (may_load_ahead(problem, caps))
         if (const MatrixTile tile = tile_ahead(problem, caps); tile.row_subgroups != 0) {
-            answer.shape = shape_of(tile, shader_ahead(problem), problem, caps);
+            answer.shape = shape_of_row_tiles(problem, caps, shader_ahead(problem), constants_of_tile(tile, problem),
+                                              tile_rows(tile));
             return answer;
         }
     const Shader &shader = shader_of(problem, caps);
@@ -358,7 +336,7 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
         answer.obstacle = text("head sizes ", problem.head_dim, " and ", problem.v_head_dim,
                                " need more shared memory than ", caps.max_shared_memory_bytes, " bytes");
     else
-        answer.shape = shape_of(tile, shader, problem, caps);
+        answer.shape = shape_of_row_tiles(problem, caps, shader, constants_of_tile(tile, problem), tile_rows(tile));
     return answer;
 }
 

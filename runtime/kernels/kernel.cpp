@@ -11,7 +11,7 @@
 namespace vkattn {
 namespace {
 
-constexpr const AttentionKernel *kKernels[] = {&kCoopmat, &kAddresses, &kFlash, &kDecode, &kUnfused};
+constexpr const AttentionKernel *kKernels[] = {&kCoopmat, &kCoopmat2, &kAddresses, &kFlash, &kDecode, &kUnfused};
 
 // What stands in the kernel's way by what its row says of it; "": nothing.
 std::string general_obstacle(const AttentionKernel &kernel, const AttentionProblem &problem, const DeviceCaps &caps) {
@@ -128,7 +128,6 @@ AttentionAnswer ask(const AttentionKernel &kernel, const AttentionProblem &probl
 
 const char *vkattn_kernel_name(vkattn_kernel kernel) {
     if (kernel == VKATTN_KERNEL_AUTO) return "auto";
-    if (kernel == VKATTN_KERNEL_COOPMAT2) return "coopmat2";
     const vkattn::AttentionKernel *row = vkattn::kernel_named(static_cast<uint32_t>(kernel));
     if (row == nullptr) return "unknown";
     return row->kernel == kernel ? row->name : row->latent_name;

@@ -62,12 +62,12 @@ struct AttentionKernel {
     const char *latent_name = "";
 };
 
-extern const AttentionKernel kCoopmat, kAddresses, kDecode, kFlash, kUnfused;
+extern const AttentionKernel kCoopmat, kCoopmat2, kAddresses, kDecode, kFlash, kUnfused;
 
 // Every kernel there is.
 std::span<const AttentionKernel *const> attention_kernels();
 
-// The row that callers name so; nullptr: none, as of AUTO and COOPMAT2.
+// The row that callers name so; nullptr: none, as of AUTO.
 const AttentionKernel *kernel_named(uint32_t kernel);
 
 // What a row is called that attends the problem.

@@ -204,4 +204,26 @@ void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, Atten
     merge.MORE_FEATURES = 0;
 }
 
+AttentionShape shape_of_row_tiles(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader,
+                                  const gpu::AttentionConstants &constants, uint32_t rows) {
+    const uint32_t row_tiles = tiles(vkattn::row_tiles(problem, rows), 1);
+    const uint64_t of_tile = uint64_t{problem.kv_heads} * grid_sequences(problem), count = row_tiles * of_tile;
+    const uint64_t busy = busy_row_tiles(problem, rows) * of_tile;
+    const bool fills_cores =
+        busy * kWorkgroupsOfCore >= caps.traits.parallel_workgroups; // parts would only leave states
+    const uint32_t keys = constants.KEYS_OF_TILE;
+    AttentionShape shape{};
+    shape.keys_per_dispatch = slots_of(problem);
+    shape.parts = may_take_parts(problem, caps, shader_name(shader, constants))
+                      ? parts_that_pay(problem, caps,
+                                       {.count = count,
+                                        .filling = fills_cores ? busy : caps.traits.parallel_workgroups,
+                                        .keys_of_tile = keys,
+                                        .empty = count - std::min(busy, count)})
+                      : tiles(slots_of(problem), keys_of_dispatch(problem, caps, keys));
+    shape.dispatches[0] = {&shader, constants, {row_tiles * shape.parts, problem.kv_heads, grid_sequences(problem)}};
+    finish_parts(problem, caps, shape);
+    return shape;
+}
+
 } // namespace vkattn

@@ -74,4 +74,8 @@ uint32_t fewest_keys_of_part(const AttentionProblem &problem, const PartWorkgrou
 // What follows once dispatches[0], the parts and keys_per_dispatch are settled: their states, merge and operations.
 void finish_parts(const AttentionProblem &problem, const DeviceCaps &caps, AttentionShape &shape);
 
+// Of a shader that attends the keys of so many rows at a time, a tile after the other: in as many parts as pay.
+AttentionShape shape_of_row_tiles(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader,
+                                  const gpu::AttentionConstants &constants, uint32_t rows);
+
 } // namespace vkattn

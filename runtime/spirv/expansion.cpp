@@ -1,6 +1,7 @@
 #include "runtime/spirv/expansion.hpp"
 
 #include "runtime/spirv/folding.hpp"
+#include "runtime/spirv/structure.hpp"
 
 #include <algorithm>
 #include <array>
@@ -80,7 +81,7 @@ void Expansion::add_variable(Instruction variable) {
     kept[3] = kFunction;
     state_.emplace_back(id, kept.size() > 4 ? kept[4] : 0);
     const Instruction plain = result_.keep(kept.words().first(4));
-    result_.variables.push_back(plain);
+    result_.body.variables.push_back(plain);
     result_.define(id, plain);
 }
 
@@ -105,7 +106,7 @@ void Expansion::add_constant_operation(Instruction operation) {
 
 // Appends the function to the current block. Returns its value; 0: none. Sets is_unreachable_ where it does not return.
 uint32_t Expansion::expand(SourceFunction &function) {
-    const uint32_t first_id = result_.bound(), callers_position = position_, before = result_.current;
+    const uint32_t first_id = result_.bound(), callers_position = position_, before = result_.body.current;
     begin_function(function);
     // One that returns from several places is a construct that they leave; the structure drops it where it is not needed.
     const bool is_construct = function.returns > 1;
@@ -124,7 +125,7 @@ uint32_t Expansion::expand(SourceFunction &function) {
         forget_what_the_loop_changes(function, block);
         for (const auto &[instruction, line] : block.body) {
             if (is_unreachable_) break;
-            result_.line = line;
+            result_.body.line = line;
             if (instruction.opcode() == OpPhi)
                 translate_phi(block, instruction, open);
             else
@@ -135,7 +136,7 @@ uint32_t Expansion::expand(SourceFunction &function) {
     for (const OpenPhi &phi : open) complete(phi);
     position_ = callers_position;
     is_unreachable_ = returns.empty();
-    if (is_construct && returns.size() <= 1) result_.blocks[before].merge = {};
+    if (is_construct && returns.size() <= 1) result_.body.blocks[before].merge = {};
     const uint32_t value = is_unreachable_ ? 0 : join(function, returns, end_label);
     while (!state_.empty() && state_.back().first >= first_id) state_.pop_back(); // its own variables
     return value;
@@ -169,22 +170,23 @@ void Expansion::forget_what_the_loop_changes(const SourceFunction &function, con
 }
 
 void Expansion::end(const SourceFunction &function, const SourceBlock &block, std::vector<Return> &returns) {
-    labels_[block.label].exit = result_.current;
+    labels_[block.label].exit = result_.body.current;
     const uint32_t opcode = block.terminator.opcode();
     if (opcode != OpReturn && opcode != OpReturnValue) return translate_terminator(block);
     for (const auto &[label, loop] : function.loops)
         if (loop.begin <= position_ && position_ < loop.end) throw CannotSpecialise("a return within a loop");
-    returns.push_back({result_.current, opcode == OpReturnValue ? map_[block.terminator[1]] : 0, std::move(state_)});
+    returns.push_back(
+        {result_.body.current, opcode == OpReturnValue ? map_[block.terminator[1]] : 0, std::move(state_)});
 }
 
 // Goes on where the function returns. Returns its value.
 uint32_t Expansion::join(const SourceFunction &function, std::vector<Return> &returns, uint32_t end_label) {
-    result_.current = returns[0].block;
+    result_.body.current = returns[0].block;
     state_ = std::move(returns[0].state);
     if (returns.size() == 1) return returns[0].value;
     std::vector<uint32_t> phi{OpPhi, map_[function.definition[1]], 0}, from;
     for (const Return &each : returns) {
-        Block &block = result_.blocks[each.block];
+        Block &block = result_.body.blocks[each.block];
         block.terminator = result_.keep(std::array{uint32_t{OpBranch}, end_label});
         phi.insert(phi.end(), {each.value, block.label});
         from.push_back(each.block);
@@ -201,6 +203,46 @@ uint32_t Expansion::call(Instruction call) {
     SourceFunction &callee = source_.function(call[3]);
     for (size_t i = 0; i < callee.parameters.size(); ++i) map_[callee.parameters[i]] = map_[call[4 + i]];
     return expand(callee);
+}
+
+// Away from the function that is being written: its variables are not there, nor is what they hold known.
+void Expansion::keep_callback(uint32_t id) {
+    if (map_[id] != 0) return;
+    SourceFunction &function = source_.function(id);
+    Result::Body callers_body = std::exchange(result_.body, {});
+    State callers_state = std::exchange(state_, {});
+    const uint32_t callers_position = position_;
+    std::vector<uint32_t> definition = translated(function.definition);
+    Result::Callback callback{result_.keep(definition), {}, {}};
+    for (const uint32_t parameter : function.parameters) {
+        const uint32_t type = map_[source_.definition(parameter)[1]];
+        map_[parameter] = result_.new_id();
+        callback.parameters.push_back(result_.keep(std::array{uint32_t{OpFunctionParameter}, type, map_[parameter]}));
+        result_.define(map_[parameter], callback.parameters.back());
+    }
+    result_.begin_block(result_.new_id(), {});
+    const uint32_t value = expand(function);
+    if (!is_unreachable_) result_.block().terminator = result_.keep(std::array{uint32_t{OpReturnValue}, value});
+    repair_structure(result_);
+    for (const Block &block : result_.body.blocks)
+        for (const auto &[instruction, line] : block.body) require_own_variables(instruction);
+    callback.body = std::exchange(result_.body, std::move(callers_body));
+    state_ = std::move(callers_state);
+    position_ = callers_position;
+    is_unreachable_ = false;
+    map_[id] = id;
+    result_.define(id, callback.definition);
+    result_.callbacks.push_back(std::move(callback));
+}
+
+// The module's variables of an invocation have become the entry point's.
+void Expansion::require_own_variables(Instruction instruction) const {
+    for_ids(instruction, [&](uint32_t id) {
+        const Instruction variable = result_.definition(id);
+        if (variable.opcode() == OpVariable && variable[3] == kFunction &&
+            std::ranges::find(result_.body.variables, variable) == result_.body.variables.end())
+            throw CannotSpecialise("a function of elements of matrices that uses the module's variables");
+    });
 }
 
 // --------------------------------------------------------------------------------------------------- instructions
@@ -226,6 +268,7 @@ void Expansion::translate(Instruction instruction) {
         map_[instruction[2]] = call(instruction);
         return;
     }
+    if (const size_t callback = callback_of(opcode)) keep_callback(instruction[callback]);
     std::vector<uint32_t> words = translated(instruction);
     if (opcode == OpVariable) return declare(instruction, words);
     if (opcode == OpStore) store(words);
@@ -254,7 +297,7 @@ void Expansion::declare(Instruction variable, std::vector<uint32_t> &words) {
     const uint32_t id = words[2] = map_[variable[2]] = result_.new_id(), initial = words.size() > 4 ? words[4] : 0;
     words.resize(4);
     result_.define(id, result_.keep(words));
-    result_.variables.push_back(result_.definition(id));
+    result_.body.variables.push_back(result_.definition(id));
     note_copy(id, variable[2]);
     state_.emplace_back(id, initial);
     if (initial != 0) result_.append(std::array{uint32_t{OpStore}, id, initial});
@@ -287,7 +330,7 @@ void Expansion::translate_phi(const SourceBlock &block, Instruction phi, std::ve
     for (const uint32_t label : from)
         for (uint32_t i = 3; i < phi.size(); i += 2)
             if (phi[i + 1] == label) {
-                words.insert(words.end(), {map_[phi[i]], result_.blocks[labels_[label].exit].label});
+                words.insert(words.end(), {map_[phi[i]], result_.body.blocks[labels_[label].exit].label});
                 is_same = is_same && words[words.size() - 2] == words[3];
             }
     if (words.size() == 3) throw CannotSpecialise("a phi without a value");
@@ -312,7 +355,7 @@ void Expansion::complete(const OpenPhi &open) {
                 const uint32_t at = open.phi.size();
                 open.phi.data()[0] = first_word(OpPhi, at + 2);
                 open.phi[at] = map_[open.source[i]];
-                open.phi[at + 1] = result_.blocks[labels_[from[edge]].exit].label;
+                open.phi[at + 1] = result_.body.blocks[labels_[from[edge]].exit].label;
             }
 }
 

@@ -50,6 +50,8 @@ class Expansion {
     uint32_t join(const SourceFunction &function, std::vector<Return> &returns, uint32_t end_label);
     void translate(Instruction instruction);
     uint32_t call(Instruction call);
+    void keep_callback(uint32_t id);
+    void require_own_variables(Instruction instruction) const;
     void declare(Instruction variable, std::vector<uint32_t> &words);
     uint32_t load(std::span<const uint32_t> words);
     void store(std::span<const uint32_t> words);

@@ -102,6 +102,11 @@ inline bool only_gives_its_result(Instruction instruction) {
 }
 
 inline bool is_access_chain(uint32_t opcode) { return opcode == OpAccessChain || opcode == OpInBoundsAccessChain; }
+// The index of the word that names a function, which the driver calls for elements of a matrix; 0: there is none.
+inline size_t callback_of(uint32_t opcode) {
+    return opcode == OpCooperativeMatrixReduceNV ? 5 : opcode == OpCooperativeMatrixPerElementOpNV ? 4 : 0;
+}
+
 inline bool is_line(uint32_t opcode) { return opcode == OpLine || opcode == OpNoLine; }
 
 // Calls visit(label) for each block that a terminator goes to.

@@ -110,6 +110,8 @@ enum Op : uint32_t {
     OpNoLine = 317,
     OpModuleProcessed = 330,
     OpExecutionModeId = 331,
+    OpCooperativeMatrixReduceNV = 5366,
+    OpCooperativeMatrixPerElementOpNV = 5369,
 };
 
 enum StorageClass : uint32_t {

@@ -85,23 +85,23 @@ void Result::begin_block(uint32_t label, std::span<const uint32_t> from) {
     if (!from.empty()) {
         block.dominator = from[0];
         for (const uint32_t other : from.subspan(1)) block.dominator = common_dominator(block.dominator, other);
-        block.depth = blocks[block.dominator].depth + 1;
+        block.depth = body.blocks[block.dominator].depth + 1;
     }
-    current = static_cast<uint32_t>(blocks.size());
-    blocks.push_back(std::move(block));
+    body.current = static_cast<uint32_t>(body.blocks.size());
+    body.blocks.push_back(std::move(block));
 }
 
 uint32_t Result::common_dominator(uint32_t a, uint32_t b) const {
     while (a != b) {
-        uint32_t &deeper = blocks[a].depth < blocks[b].depth ? b : a;
-        deeper = blocks[deeper].dominator;
+        uint32_t &deeper = body.blocks[a].depth < body.blocks[b].depth ? b : a;
+        deeper = body.blocks[deeper].dominator;
     }
     return a;
 }
 
 Instruction Result::append(std::span<const uint32_t> words) {
     const Instruction instruction = keep(words);
-    blocks[current].body.push_back({instruction, line});
+    body.blocks[body.current].body.push_back({instruction, body.line});
     const uint32_t result = for_ids(instruction, [](uint32_t) {});
     if (result != 0) define(instruction[result], instruction);
     return instruction;
@@ -139,18 +139,18 @@ uint32_t Result::computed_before(std::span<const uint32_t> words, Decorated deco
     uint64_t hash = opcode;
     for (size_t i = 1; i < words.size(); ++i)
         if (i != 2) hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
-    for (auto [found, end] = expressions_.equal_range(hash); found != end; ++found) {
+    for (auto [found, end] = body.expressions.equal_range(hash); found != end; ++found) {
         const Expression &other = found->second;
         const Instruction known = definition(other.id);
         const bool is_same = other.decoration == decoration && known.opcode() == opcode &&
                              known.size() == words.size() && known[1] == words[1] &&
                              std::ranges::equal(words.subspan(3), known.from(3));
-        if (!is_same || common_dominator(other.block, current) != other.block) continue;
+        if (!is_same || common_dominator(other.block, body.current) != other.block) continue;
         definitions_.pop_back();
         known_.pop_back();
         return other.id;
     }
-    expressions_.emplace(hash, Expression{added, current, decoration});
+    body.expressions.emplace(hash, Expression{added, body.current, decoration});
     return 0;
 }
 

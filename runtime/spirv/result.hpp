@@ -6,7 +6,8 @@
 #include <memory>
 #include <optional>
 
-// The module that specialise() makes: types and constants, each once, and the blocks of its one function.
+// The module that specialise() makes: types and constants, each once, and the blocks of its function. Functions that drivers call for
+// elements of matrices stay beside it.
 namespace vkattn::spirv {
 
 struct Block {
@@ -26,7 +27,27 @@ struct Place {
 };
 
 class Result {
+    struct Expression {
+        uint32_t id, block;
+        Decorated decoration;
+    };
+
   public:
+    // Of a function, what is written of it.
+    struct Body {
+        std::vector<Instruction> variables = {};
+        std::vector<Block> blocks = {};
+        uint32_t current = 0;  // the number of the block that instructions are appended to
+        Instruction line = {}; // of GLSL, of what is appended
+        std::unordered_multimap<uint64_t, Expression> expressions = {};
+    };
+    // One that stays, and is whole.
+    struct Callback {
+        Instruction definition;
+        std::vector<Instruction> parameters;
+        Body body;
+    };
+
     explicit Result(uint32_t bound);
     Result(const Result &) = delete;
     Result &operator=(const Result &) = delete;
@@ -49,7 +70,7 @@ class Result {
 
     // Begins a block that these come from.
     void begin_block(uint32_t label, std::span<const uint32_t> from);
-    Block &block() { return blocks[current]; }
+    Block &block() { return body.blocks[body.current]; }
 
     // The id of a value that the instruction needs not be written for: it is known, or another's, or was computed on every
     // way here. 0: it must be written.
@@ -66,17 +87,10 @@ class Result {
 
     uint32_t library = 0; // GLSL.std.450
     std::vector<Instruction> globals;
-    std::vector<Instruction> variables; // of the function
-    std::vector<Block> blocks;
-    uint32_t current = 0; // the number of the block that instructions are appended to
-    Instruction line;     // of GLSL, of what is appended
+    Body body; // of the function that is written
+    std::vector<Callback> callbacks;
 
   private:
-    struct Expression {
-        uint32_t id, block;
-        Decorated decoration;
-    };
-
     uint32_t extracted(uint32_t type, uint32_t composite, std::span<const uint32_t> path);
     uint32_t simplified_scalar(uint32_t opcode, uint32_t type, std::span<const uint32_t> operands);
     bool is_repeatable(std::span<const uint32_t> words) const;
@@ -88,7 +102,6 @@ class Result {
     std::vector<std::optional<uint32_t>> known_;
     std::map<std::vector<uint32_t>, uint32_t> globals_by_words_;
     std::unordered_map<uint64_t, uint32_t> scalars_; // constants, by type and bits
-    std::unordered_multimap<uint64_t, Expression> expressions_;
 };
 
 } // namespace vkattn::spirv

@@ -188,6 +188,11 @@ void Source::add_call_stores(Instruction call, std::vector<uint32_t> &stores) {
     }
 }
 
+void Source::analyse_callback(SourceFunction &callback) {
+    analyse(callback);
+    if (!callback.stored_to.empty()) throw CannotSpecialise("a function of elements of matrices that stores");
+}
+
 // What a block may store to, callees included.
 std::vector<uint32_t> Source::stores_of(const SourceBlock &block) {
     std::vector<uint32_t> stores;
@@ -196,6 +201,8 @@ std::vector<uint32_t> Source::stores_of(const SourceBlock &block) {
             stores.push_back(root_of(instruction[1]));
         else if (instruction.opcode() == OpFunctionCall)
             add_call_stores(instruction, stores);
+        else if (const size_t callback = callback_of(instruction.opcode()); callback != 0)
+            analyse_callback(function(instruction[callback]));
         else if (instruction.opcode() == OpExtInst && (instruction[3] != library_ || stores_a_result(instruction[4])))
             for (const uint32_t id : instruction.from(5)) stores.push_back(root_of(id));
         else if (instruction.opcode() == OpCopyMemory || instruction.opcode() == OpCopyMemorySized)

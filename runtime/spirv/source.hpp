@@ -75,6 +75,7 @@ class Source {
     void analyse(SourceFunction &function);
     void order_blocks(SourceFunction &function) const;
     std::vector<uint32_t> stores_of(const SourceBlock &block);
+    void analyse_callback(SourceFunction &callback);
     void add_call_stores(Instruction call, std::vector<uint32_t> &stores);
     uint32_t root_of(uint32_t pointer) const;
 

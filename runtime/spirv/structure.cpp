@@ -32,7 +32,7 @@ class Structure {
 };
 
 Structure::Structure(Result &result)
-    : result_(result), blocks_(result.blocks), numbers_(result.bound(), kNone), constructs_(blocks_.size(), kNone),
+    : result_(result), blocks_(result.body.blocks), numbers_(result.bound(), kNone), constructs_(blocks_.size(), kNone),
       from_(blocks_.size()) {
     for (uint32_t i = 0; i < blocks_.size(); ++i) {
         numbers_[blocks_[i].label] = i;
@@ -124,7 +124,8 @@ void Structure::repair() {
 class Joining {
   public:
     explicit Joining(Result &result)
-        : blocks_(result.blocks), numbers_(result.bound(), kNone), entries_(result.bound()), renamed_(result.bound()) {}
+        : blocks_(result.body.blocks), numbers_(result.bound(), kNone), entries_(result.bound()),
+          renamed_(result.bound()) {}
     void join();
 
   private:

@@ -17,6 +17,8 @@ class Writing {
 
   private:
     void mark_all();
+    void mark_body(const Result::Body &body);
+    void note_files(const Result::Body &body);
     void mark(Instruction instruction);
     void mark_id(uint32_t id) { mark(result_.definition(id)); }
     void mark_what_is_marked();
@@ -35,8 +37,9 @@ class Writing {
     void write_decoration(Instruction decoration);
     void write_copied_decorations();
     void write_globals();
-    void write_function();
-    void write_block(const Block &block, bool is_first);
+    void write_function(Instruction definition, std::span<const Instruction> parameters, const Result::Body &body);
+    void write_functions();
+    void write_block(const Block &block, std::span<const Instruction> variables);
     uint32_t number(uint32_t id);
     uint32_t local_size(uint32_t id) const;
 
@@ -60,8 +63,8 @@ void Writing::mark(Instruction instruction) {
     marked_.push_back(instruction);
 }
 
-void Writing::mark_all() {
-    for (const Block &block : result_.blocks) {
+void Writing::mark_body(const Result::Body &body) {
+    for (const Block &block : body.blocks) {
         for (const auto &[instruction, line] : block.body) {
             const uint32_t variable = instruction.opcode() == OpStore ? result_.place_of(instruction[1]).variable : 0;
             if (variable != 0) // needed if the variable is
@@ -71,6 +74,15 @@ void Writing::mark_all() {
         }
         mark(block.terminator);
     }
+}
+
+void Writing::mark_all() {
+    mark_body(result_.body);
+    for (const Result::Callback &callback : result_.callbacks) {
+        mark(callback.definition);
+        for (const Instruction parameter : callback.parameters) mark(parameter);
+        mark_body(callback.body);
+    }
     for (const Instruction mode : source_.preamble)
         if (mode.opcode() == OpExecutionModeId)
             for (const uint32_t id : mode.from(3)) mark_id(expansion_.mapped(id));
@@ -78,7 +90,12 @@ void Writing::mark_all() {
     mark_id(expansion_.mapped(function[1]));
     mark_id(expansion_.mapped(function[4]));
     mark_what_is_marked();
-    for (const Block &block : result_.blocks)
+    note_files(result_.body);
+    for (const Result::Callback &callback : result_.callbacks) note_files(callback.body);
+}
+
+void Writing::note_files(const Result::Body &body) {
+    for (const Block &block : body.blocks)
         for (const auto &[instruction, line] : block.body)
             if (line && is_live(instruction)) files_.insert(line[1]);
 }
@@ -115,7 +132,7 @@ std::vector<uint32_t> Writing::run(std::string_view name) {
     module_.assign(header.begin(), header.end());
     write_preamble(name);
     write_globals();
-    write_function();
+    write_functions();
     module_[kHeaderBound] = bound_;
     return std::move(module_);
 }
@@ -224,19 +241,29 @@ void Writing::write_globals() {
         if (global.opcode() == OpTypeForwardPointer ? is_live(global[1]) : is_live(global)) write(global);
 }
 
-void Writing::write_function() {
-    const Instruction function = source_.definition(source_.entry());
-    const uint32_t type = expansion_.mapped(function[1]), function_type = expansion_.mapped(function[4]);
-    write(std::array{first_word(OpFunction, 5), type, source_.entry(), function[3], function_type});
-    for (const Block &block : result_.blocks) write_block(block, &block == &result_.blocks.front());
+// The entry point first: Mesa 26 takes the first function for it where it lowers matrices.
+void Writing::write_functions() {
+    const auto words = source_.definition(source_.entry()).words();
+    std::vector<uint32_t> copy(words.begin(), words.end());
+    const Instruction entry(copy.data());
+    for (const size_t type : {1, 4}) entry[type] = expansion_.mapped(entry[type]);
+    write_function(entry, {}, result_.body);
+    for (const auto &[definition, parameters, body] : result_.callbacks) write_function(definition, parameters, body);
+}
+
+void Writing::write_function(Instruction definition, std::span<const Instruction> parameters,
+                             const Result::Body &body) {
+    write(definition);
+    for (const Instruction parameter : parameters) write(parameter);
+    for (const Block &block : body.blocks)
+        write_block(block, &block == &body.blocks.front() ? body.variables : std::span<const Instruction>());
     module_.push_back(first_word(OpFunctionEnd, 1));
 }
 
-void Writing::write_block(const Block &block, bool is_first) {
+void Writing::write_block(const Block &block, std::span<const Instruction> variables) {
     write(std::array{first_word(OpLabel, 2), block.label});
-    if (is_first)
-        for (const Instruction variable : result_.variables)
-            if (is_live(variable)) write(variable);
+    for (const Instruction variable : variables)
+        if (is_live(variable)) write(variable);
     line_ = {};
     for (const auto &[instruction, line] : block.body) {
         if (!is_live(instruction)) continue;

@@ -30,8 +30,8 @@ void add_features(Hash &hash, const DeviceFeatures &features) {
          {features.buffer_device_address, features.vulkan_memory_model, features.shader_float16, features.shader_int8,
           features.storage_16bit, features.storage_8bit, features.integer_dot_product, features.maintenance4,
           features.subgroup_size_control, features.full_subgroups, features.cooperative_matrix,
-          features.cooperative_matrix_reductions, features.flexible_matrices, features.bfloat16_cooperative_matrix,
-          features.mixed_float_dot_product})
+          features.cooperative_matrix_reductions, features.flexible_matrices, features.workgroup_matrices,
+          features.bfloat16_cooperative_matrix, features.mixed_float_dot_product})
         hash.add(feature);
 }
 

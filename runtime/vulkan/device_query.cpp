@@ -37,6 +37,7 @@ struct Query {
     VkPhysicalDeviceMaintenance4Properties maintenance4{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
                                                         nullptr, 0};
     VkPhysicalDeviceShaderIntegerDotProductProperties dot_product{};
+    VkPhysicalDeviceCooperativeMatrix2PropertiesNV matrix2{};
     // one vendor's extension each
     VkPhysicalDeviceShaderSMBuiltinsPropertiesNV nvidia_cores{};
     VkPhysicalDeviceShaderCorePropertiesAMD amd_cores{};
@@ -78,6 +79,8 @@ void read_query(const Functions &vk, VkPhysicalDevice physical_device, uint32_t 
     query.dot_product.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_PROPERTIES;
     if (vulkan13 || has_extension(extensions, VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME))
         chain(query.properties, query.dot_product);
+    query.matrix2.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_PROPERTIES_NV;
+    if (has_extension(extensions, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME)) chain(query.properties, query.matrix2);
     if (vulkan13) chain(query.properties, query.maintenance4);
     chain_cores(extensions, query);
     vk.vkGetPhysicalDeviceProperties2(physical_device, &query.properties);
@@ -126,6 +129,8 @@ void set_features(const Query &query, std::span<const std::string> extensions, D
     caps.subgroup_size_control = features.subgroup_size_control && features.full_subgroups && takes_sizes;
     caps.cooperative_matrix = features.cooperative_matrix;
     caps.cooperative_matrix_reductions = features.cooperative_matrix_reductions;
+    caps.max_matrix_workgroup = query.matrix2.cooperativeMatrixWorkgroupScopeMaxWorkgroupSize;
+    caps.matrix_workgroup_bytes = query.matrix2.cooperativeMatrixWorkgroupScopeReservedSharedMemory;
     caps.subgroup_size = query.subgroup.subgroupSize;
     caps.min_subgroup_size = query.subgroup_sizes.minSubgroupSize;
     caps.max_subgroup_size = query.subgroup_sizes.maxSubgroupSize;
@@ -170,16 +175,21 @@ bool has_rounded_sums(std::span<const VkCooperativeMatrixPropertiesKHR> shapes,
     });
 }
 
+// The type of factors that kernels can use, whose sums are f32; else NONE.
+template <class Product>
+vkattn_type factors_of(const Product &product) {
+    const bool f32_sums = product.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && product.ResultType == product.CType;
+    if (!f32_sums || product.AType != product.BType) return VKATTN_TYPE_NONE;
+    if (product.AType == VK_COMPONENT_TYPE_FLOAT16_KHR) return VKATTN_TYPE_F16;
+    if (product.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR) return VKATTN_TYPE_BF16;
+    return VKATTN_TYPE_NONE;
+}
+
 // The type of a shape's factors if kernels can use it, else NONE.
 vkattn_type usable_type(const VkCooperativeMatrixPropertiesKHR &shape) {
-    const bool f32_sums = shape.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && shape.ResultType == shape.CType;
     const bool fits = std::has_single_bit(shape.MSize) && std::has_single_bit(shape.NSize) &&
                       std::has_single_bit(shape.KSize) && shape.MSize >= 8 && shape.KSize >= 8;
-    if (shape.scope != VK_SCOPE_SUBGROUP_KHR || !f32_sums || shape.AType != shape.BType || !fits)
-        return VKATTN_TYPE_NONE;
-    if (shape.AType == VK_COMPONENT_TYPE_FLOAT16_KHR) return VKATTN_TYPE_F16;
-    if (shape.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR) return VKATTN_TYPE_BF16;
-    return VKATTN_TYPE_NONE;
+    return shape.scope == VK_SCOPE_SUBGROUP_KHR && fits ? factors_of(shape) : VKATTN_TYPE_NONE;
 }
 
 void set_matrix_shapes(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
@@ -200,7 +210,7 @@ void set_matrix_shapes(const Functions &vk, VkPhysicalDevice physical_device, De
     }
 }
 
-void set_matrix_granularity(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
+void set_flexible_matrices(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
     const auto query = vk.vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV;
     if (!caps.features.flexible_matrices || query == nullptr) return;
     constexpr const char *kName = "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV";
@@ -210,10 +220,14 @@ void set_matrix_granularity(const Functions &vk, VkPhysicalDevice physical_devic
     empty.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV;
     std::vector<VkCooperativeMatrixFlexibleDimensionsPropertiesNV> all(count, empty);
     check(query(physical_device, &count, all.data()), kName);
-    for (const auto &each : all)
-        if (each.scope == VK_SCOPE_SUBGROUP_KHR && each.AType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
-            each.BType == each.AType && each.CType == VK_COMPONENT_TYPE_FLOAT32_KHR && each.ResultType == each.CType)
-            caps.matrix_granularity = {each.MGranularity, each.NGranularity, each.KGranularity};
+    auto *next = caps.flexible_matrices.begin();
+    for (const auto &each : all) {
+        const bool is_whole = each.scope == VK_SCOPE_WORKGROUP_KHR;
+        const bool is_in_use = is_whole ? caps.features.workgroup_matrices : each.scope == VK_SCOPE_SUBGROUP_KHR;
+        if (!is_in_use || factors_of(each) == VKATTN_TYPE_NONE || next == caps.flexible_matrices.end()) continue;
+        *next++ = {factors_of(each), is_whole ? each.workgroupInvocations : 0, each.MGranularity, each.NGranularity,
+                   each.KGranularity};
+    }
 }
 
 } // namespace
@@ -253,7 +267,7 @@ DeviceCaps read_device_caps(const Functions &vk, VkPhysicalDevice physical_devic
 
 void read_matrices(const Functions &vk, VkPhysicalDevice physical_device, DeviceCaps &caps) {
     set_matrix_shapes(vk, physical_device, caps);
-    set_matrix_granularity(vk, physical_device, caps);
+    set_flexible_matrices(vk, physical_device, caps);
 }
 
 } // namespace vkattn

@@ -83,6 +83,7 @@ void take(DeviceFeatures &features, const VkPhysicalDeviceCooperativeMatrix2Feat
                                               given.cooperativeMatrixConversions != 0 &&
                                               given.cooperativeMatrixPerElementOperations != 0;
     features.flexible_matrices |= given.cooperativeMatrixFlexibleDimensions != 0;
+    features.workgroup_matrices |= given.cooperativeMatrixWorkgroupScope != 0;
 }
 
 void take(DeviceFeatures &features, const VkPhysicalDeviceShaderBfloat16FeaturesKHR &given) {
@@ -234,7 +235,8 @@ FeatureChain::FeatureChain(const DeviceFeatures &features) {
     matrix2_.cooperativeMatrixConversions = matrix2_.cooperativeMatrixReductions;
     matrix2_.cooperativeMatrixPerElementOperations = matrix2_.cooperativeMatrixReductions;
     matrix2_.cooperativeMatrixFlexibleDimensions = features.flexible_matrices ? VK_TRUE : VK_FALSE;
-    link(matrix2_, features.cooperative_matrix_reductions || features.flexible_matrices);
+    matrix2_.cooperativeMatrixWorkgroupScope = features.workgroup_matrices ? VK_TRUE : VK_FALSE;
+    link(matrix2_, features.cooperative_matrix_reductions || features.flexible_matrices || features.workgroup_matrices);
     bfloat16_.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR;
     bfloat16_.shaderBFloat16Type = VK_TRUE;
     bfloat16_.shaderBFloat16CooperativeMatrix = VK_TRUE;

@@ -30,6 +30,8 @@ inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEA
     static_cast<VkStructureType>(1000593000);
 inline constexpr auto VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_FLEXIBLE_DIMENSIONS_PROPERTIES_NV =
     static_cast<VkStructureType>(1000593001);
+inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_PROPERTIES_NV =
+    static_cast<VkStructureType>(1000593002);
 inline constexpr auto VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_MIXED_FLOAT_DOT_PRODUCT_FEATURES_VALVE =
     static_cast<VkStructureType>(1000673000);
 
@@ -39,7 +41,7 @@ enum VkComponentTypeKHR : int32_t {
     VK_COMPONENT_TYPE_FLOAT32_KHR = 1,
     VK_COMPONENT_TYPE_BFLOAT16_KHR = 1000141000,
 };
-enum VkScopeKHR : int32_t { VK_SCOPE_SUBGROUP_KHR = 3 };
+enum VkScopeKHR : int32_t { VK_SCOPE_WORKGROUP_KHR = 2, VK_SCOPE_SUBGROUP_KHR = 3 };
 
 struct VkPhysicalDeviceCooperativeMatrixFeaturesKHR {
     VkStructureType sType;
@@ -72,6 +74,14 @@ struct VkPhysicalDeviceCooperativeMatrix2FeaturesNV {
     VkBool32 cooperativeMatrixPerElementOperations;
     VkBool32 cooperativeMatrixTensorAddressing;
     VkBool32 cooperativeMatrixBlockLoads;
+};
+
+struct VkPhysicalDeviceCooperativeMatrix2PropertiesNV {
+    VkStructureType sType;
+    void *pNext;
+    uint32_t cooperativeMatrixWorkgroupScopeMaxWorkgroupSize;
+    uint32_t cooperativeMatrixFlexibleDimensionsMaxDimension;
+    uint32_t cooperativeMatrixWorkgroupScopeReservedSharedMemory;
 };
 
 struct VkCooperativeMatrixFlexibleDimensionsPropertiesNV {

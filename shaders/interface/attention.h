@@ -116,6 +116,9 @@ namespace vkattn::gpu {
  * other in the same place where TAKES_TURNS is 1; QUERY_IN_REGISTERS, where K is in one chunk or its chunks are loaded
  * sixteen bytes at a time, as many by each invocation.
  *
+ * Of coopmat2, beside most of those: MATRIX_SCOPE, of SPIR-V: whether the workgroup or a subgroup holds a matrix together, of
+ * ROW_MATRICES along its rows; DIM_SUBGROUPS, of them along its dims; DIMS_OF_CHUNK is all of K's.
+ *
  * Of index_scores_coopmat: MATRIX_*, SUBGROUP_SIZE, ROW_MATRICES, of a subgroup along its keys; ROWS, queries of a workgroup.
  *
  * Of the backward pass, beside those of flash: an own tile is ROWS of an invocation, and KEYS_OF_INVOCATION of another kind pass by;
@@ -178,7 +181,8 @@ namespace vkattn::gpu {
     X(48, GRADIENT_PAIRS, 0)                                                                                           \
     X(49, MASK_ROWS, 0)                                                                                                \
     X(50, CAPTURED_GRADIENTS, 0)                                                                                       \
-    X(51, CAPTURED_STAGE, 0)
+    X(51, CAPTURED_STAGE, 0)                                                                                           \
+    X(52, MATRIX_SCOPE, 3)
 
 /* What holds for a whole plan: a uniform block at binding ATTENTION_BINDINGS, written when the plan is made, since a
  * device need not have more than 128 bytes of push constants. Strides are in elements: batch, head, position. */

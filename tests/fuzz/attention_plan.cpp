@@ -40,6 +40,7 @@ DeviceCaps some_device(FuzzedDataProvider &data) {
                      .cooperative_matrix = true,
                      .cooperative_matrix_reductions = data.ConsumeBool(),
                      .flexible_matrices = true,
+                     .workgroup_matrices = data.ConsumeBool(),
                      .bfloat16_cooperative_matrix = true};
     caps.subgroup_size_control = caps.features.subgroup_size_control && caps.features.full_subgroups;
     caps.rounded_shapes = data.ConsumeIntegralInRange(0u, 7u);

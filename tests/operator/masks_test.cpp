@@ -593,7 +593,7 @@ TEST_CASE_FIXTURE(DeviceTest, "a key that is not a number makes the rows that se
             problem.softcap = q_len == 1 ? 0.0f : 5.0f;
             for (const vkattn_kernel kernel :
                  {VKATTN_KERNEL_AUTO, VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
-                  VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_ADDRESSES})
+                  VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2, VKATTN_KERNEL_ADDRESSES})
                 if (can_run(test_device().facts(), kernel) && (kernel != VKATTN_KERNEL_LATENT_DECODE || value_in_key))
                     check_rows_with_nan(problem, key, kernel);
         }

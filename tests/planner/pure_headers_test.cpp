@@ -59,8 +59,7 @@ TEST_CASE("every kernel is asked once, and says what stands in its way") {
     const std::vector<KernelOption> options = options_for(small_problem(), plain_device());
     std::set<vkattn_kernel> asked;
     for (const KernelOption &option : options) asked.insert(option.kernel->kernel);
-    CHECK(asked.size() ==
-          VKATTN_KERNEL_COUNT - 3); // AUTO and COOPMAT2 are none, LATENT_DECODE is another name of DECODE
+    CHECK(asked.size() == VKATTN_KERNEL_COUNT - 2); // AUTO is none, LATENT_DECODE is another name of DECODE
     CHECK(options.size() == asked.size());
     CHECK(std::ranges::is_sorted(options, std::greater(), &KernelOption::rank));
     for (const KernelOption &option : options) {

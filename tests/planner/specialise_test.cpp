@@ -172,6 +172,19 @@ TEST_CASE("every shader becomes a valid function without constants to set, whate
 #endif
 }
 
+TEST_CASE("functions that matrices call for their elements stay, specialised, behind the entry point") {
+    if (!is_built(shaders::coopmat2)) return skip("no coopmat2 in this build");
+    const Words whole = shaders::coopmat2.code.words(), code = spirv::specialise(whole, {}, "tried");
+    CHECK(count(code, spirv::OpCooperativeMatrixPerElementOpNV) > 0);
+    CHECK(count(code, spirv::OpFunction) == 6); // the entry point, and what masks, maxima, sums and weights take
+    CHECK(count(whole, spirv::OpFunction) > 100);
+    std::size_t at = spirv::kHeaderWords;
+    while ((code[at] & 0xffffu) != spirv::OpFunction) at += code[at] >> 16;
+    std::size_t entry = spirv::kHeaderWords;
+    while ((code[entry] & 0xffffu) != spirv::OpEntryPoint) entry += code[entry] >> 16;
+    CHECK(code[at + 2] == code[entry + 2]); // drivers take it for the first one
+}
+
 TEST_CASE("a damaged module is refused or specialised, and reads nothing beyond itself") {
     std::mt19937 random(11);
     const auto damage = [&](Words code, const std::vector<ConstantValue> &values) {
@@ -185,8 +198,8 @@ TEST_CASE("a damaged module is refused or specialised, and reads nothing beyond 
         }
     };
     for (const Shader *shader :
-         {&shaders::merge_parts, &shaders::select, &shaders::sort_lists, &shaders::linear_vector})
-        for (int round = 0; round < 32 * drawn_modules(); ++round)
+         {&shaders::merge_parts, &shaders::select, &shaders::sort_lists, &shaders::linear_vector, &shaders::coopmat2})
+        for (int round = 0; round < 32 * drawn_modules() && is_built(*shader); ++round)
             CHECK(damage(shader->code.words(), draw(*shader, round, random)));
     for (const Words &code :
          {Words{}, Words{1, 2, 3}, Words{0x07230203, 0x10300, 0, 5, 0}, Words{0x07230203, 0x10300, 0, 4, 0, 0}})

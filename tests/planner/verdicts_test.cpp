@@ -203,19 +203,41 @@ TEST_CASE("a matrix shape that is off in attention serves linear layers, and the
     CHECK_THROWS_AS(choose_linear(linear, other), Error);
 }
 
-TEST_CASE("coopmat2 is on no list, and asking for it says what to ask for") {
-    const DeviceCaps caps = zoo_device("nvidia-ada");
-    for (const KernelOption &option : options_for(problem_of(f16, f16, kPrefillSizes), caps))
-        CHECK(option.kernel->kernel != VKATTN_KERNEL_COOPMAT2);
-    AttentionProblem problem = problem_of(f16, f16, kPrefillSizes);
+// With every feature of VK_NV_cooperative_matrix2.
+DeviceCaps caps_of_matrices2() {
+    DeviceCaps caps = zoo_device("nvidia-ada");
+    caps.cooperative_matrix_reductions = 1;
+    caps.features.cooperative_matrix_reductions = caps.features.flexible_matrices = caps.features.maintenance4 = true;
+    caps.features.workgroup_matrices = true;
+    caps.max_matrix_workgroup = 256;
+    caps.matrix_workgroup_bytes = 4096;
+    caps.flexible_matrices = {FlexibleMatrices{f16, 0, 16, 16, 16}, FlexibleMatrices{f16, 128, 32, 64, 16}};
+    return caps;
+}
+
+gpu::AttentionConstants constants_of_coopmat2(AttentionProblem problem, const DeviceCaps &caps) {
     problem.kernel = VKATTN_KERNEL_COOPMAT2;
-    try {
-        choose_attention(problem, caps);
-        FAIL("accepted");
-    } catch (const Error &error) {
-        CHECK(error.result() == VKATTN_ERROR_UNSUPPORTED);
-        CHECK(std::string(error.what()) == "kernel: coopmat2, which is no longer there, expected coopmat or auto");
+    return choose_attention(problem, caps).shape.dispatches[0].constants;
+}
+
+TEST_CASE("coopmat2 is taken by its name and by tuning alone; workgroups hold its matrices where they can") {
+    if (!is_built(shaders::coopmat2)) {
+        skip("no coopmat2 in this build");
+        return;
     }
+    DeviceCaps caps = caps_of_matrices2();
+    AttentionProblem problem = problem_of(f16, f16, kPrefillSizes);
+    CHECK(choose_attention(problem, caps).kernel == &kCoopmat);
+    gpu::AttentionConstants of_workgroup = constants_of_coopmat2(problem, caps);
+    CHECK(of_workgroup.MATRIX_SCOPE == VK_SCOPE_WORKGROUP_KHR);
+    CHECK(of_workgroup.WORKGROUP_SIZE == 128);
+    CHECK(of_workgroup.MATRIX_N * of_workgroup.DIM_SUBGROUPS % 64 == 0); // its granularity
+    CHECK(of_workgroup.KEYS_OF_TILE % 64 == 0);
+    caps.max_matrix_workgroup = 64;
+    CHECK(constants_of_coopmat2(problem, caps).MATRIX_SCOPE == VK_SCOPE_SUBGROUP_KHR);
+    caps.cooperative_matrix_reductions = 0;
+    CHECK_THROWS_WITH_AS(constants_of_coopmat2(problem, caps), doctest::Contains("no VK_NV_cooperative_matrix2"),
+                         Error);
 }
 
 TEST_CASE("verdicts are kept by shader and path, and what has failed stays off") {

@@ -60,6 +60,12 @@ TEST_CASE("VK_NV_cooperative_matrix2 is declared as in Vulkan's headers") {
     SAME_MEMBER(VkPhysicalDeviceCooperativeMatrix2FeaturesNV, cooperativeMatrixPerElementOperations);
     SAME_MEMBER(VkPhysicalDeviceCooperativeMatrix2FeaturesNV, cooperativeMatrixTensorAddressing);
     SAME_MEMBER(VkPhysicalDeviceCooperativeMatrix2FeaturesNV, cooperativeMatrixBlockLoads);
+    SAME_VALUE(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_PROPERTIES_NV);
+    SAME_SIZE(VkPhysicalDeviceCooperativeMatrix2PropertiesNV);
+    SAME_MEMBER(VkPhysicalDeviceCooperativeMatrix2PropertiesNV, pNext);
+    SAME_MEMBER(VkPhysicalDeviceCooperativeMatrix2PropertiesNV, cooperativeMatrixWorkgroupScopeMaxWorkgroupSize);
+    SAME_MEMBER(VkPhysicalDeviceCooperativeMatrix2PropertiesNV, cooperativeMatrixFlexibleDimensionsMaxDimension);
+    SAME_MEMBER(VkPhysicalDeviceCooperativeMatrix2PropertiesNV, cooperativeMatrixWorkgroupScopeReservedSharedMemory);
     SAME_SIZE(VkCooperativeMatrixFlexibleDimensionsPropertiesNV);
     SAME_MEMBER(VkCooperativeMatrixFlexibleDimensionsPropertiesNV, pNext);
     SAME_MEMBER(VkCooperativeMatrixFlexibleDimensionsPropertiesNV, MGranularity);

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 namespace vkattn_test {
@@ -314,7 +315,9 @@ void check_attention(const AttentionProblem &problem, const AttentionReference &
 ShiftedRegions::ShiftedRegions(std::uint64_t bytes) { regions_shift = bytes; }
 ShiftedRegions::~ShiftedRegions() { regions_shift = 0; }
 
-bool is_matrix_kernel(vkattn_kernel kernel) { return kernel == VKATTN_KERNEL_COOPMAT; }
+bool is_matrix_kernel(vkattn_kernel kernel) {
+    return kernel == VKATTN_KERNEL_COOPMAT || kernel == VKATTN_KERNEL_COOPMAT2;
+}
 
 bool can_run(const vkattn_device_facts &facts, vkattn_kernel kernel) {
     const auto kernels = std::span(facts.kernels, facts.kernel_count);
@@ -344,16 +347,19 @@ bool serves(const vkattn_attention_desc &desc, vkattn_kernel kernel) {
 }
 
 // A driver of a CPU compiles a kernel for seconds: there a problem is given one kernel, and the next problem the next one,
-// unless VKATTN_TEST_KERNELS=all.
+// unless VKATTN_TEST_KERNELS=all. VKATTN_TEST_KERNELS=NAME: that one, of the problems that it serves.
 std::vector<vkattn_kernel> kernels_for(const vkattn_attention_desc &desc) {
-    static const bool all =
-        environment("VKATTN_TEST_KERNELS") == "all" || test_device().facts().device_type != VK_PHYSICAL_DEVICE_TYPE_CPU;
+    static const std::string named = environment("VKATTN_TEST_KERNELS");
+    static const bool all = named == "all" || test_device().facts().device_type != VK_PHYSICAL_DEVICE_TYPE_CPU;
     static std::atomic<unsigned> turn = 0;
+    constexpr vkattn_kernel kAll[] = {VKATTN_KERNEL_UNFUSED,       VKATTN_KERNEL_FLASH,   VKATTN_KERNEL_DECODE,
+                                      VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_COOPMAT2,
+                                      VKATTN_KERNEL_ADDRESSES};
+    for (const vkattn_kernel kernel : kAll)
+        if (named == vkattn_kernel_name(kernel) && serves(desc, kernel)) return {kernel};
     std::vector<vkattn_kernel> kernels;
     has_matrix_kernels(); // which notes where they are left out
-    for (const vkattn_kernel kernel : {VKATTN_KERNEL_UNFUSED, VKATTN_KERNEL_FLASH, VKATTN_KERNEL_DECODE,
-                                       VKATTN_KERNEL_LATENT_DECODE, VKATTN_KERNEL_COOPMAT, VKATTN_KERNEL_ADDRESSES})
-        if (serves(desc, kernel)) kernels.push_back(kernel);
+    std::ranges::copy_if(kAll, std::back_inserter(kernels), [&](vkattn_kernel kernel) { return serves(desc, kernel); });
     if (all || kernels.empty()) return kernels;
     return {kernels[turn++ % kernels.size()]};
 }

@@ -104,7 +104,6 @@ vkattn_kernel kernel_of(std::string_view name) {
     std::string expected;
     for (int i = 0; i < VKATTN_KERNEL_COUNT; ++i) {
         const auto kernel = static_cast<vkattn_kernel>(i);
-        if (kernel == VKATTN_KERNEL_COOPMAT2) continue; // reserved
         if (name == vkattn_kernel_name(kernel)) return kernel;
         expected += (expected.empty() ? "" : ", ") + std::string(vkattn_kernel_name(kernel));
     }

@@ -108,7 +108,7 @@ void add_common(CLI::App &command, CommonOptions &common) {
     command.add_option("--device", common.device, "Index or part of the name of a device; default: the best one");
     command
         .add_option("--kernel", common.kernel,
-                    "The kernel to take: auto, unfused, flash, decode, latent_decode, coopmat, addresses")
+                    "The kernel to take: auto, unfused, flash, decode, latent_decode, coopmat, coopmat2, addresses")
         ->capture_default_str();
     add_file(command, "--saved", common.saved_file,
              "File that keeps what runs learn of the device: read at the start if it is there, written at the end");

@@ -33,7 +33,8 @@ def test_candidates_stand_by_their_times():
 
 def test_shots_are_in_the_order_in_which_they_are_wanted():
     shots = gpu_shots.Shots("", 0.5, gpu_shots.small).all()
-    assert [name for name, _ in shots] == ["suites", "modules", "tiles of prefill", "tiles of linear", "joins of decode", "roofline"]
+    assert [name for name, _ in shots] == ["suites", "modules", "matrices of subgroups and of workgroups", "tiles of prefill",
+                                        "tiles of linear", "joins of decode", "roofline"]
     assert all(runs for _, runs in shots)
 
 

@@ -227,10 +227,11 @@ uvec4 rotate(uvec4 vector, uint by) {
 // is: each of four neighbouring invocations begins with another pair of dims.
 void store_value_item(ValueItem item, TwoKeys keys) {
     if (VALUE_BLOCKS_OF_ROW % 4 != 0 && item.block >= VALUE_BLOCKS_OF_ROW) return;
-#ifdef LOADS_AHEAD
-    tiles[VALUE_TILE + 2 * item.pair * VALUE_PITCH + item.block] = keys.even;
-    tiles[VALUE_TILE + (2 * item.pair + 1) * VALUE_PITCH + item.block] = keys.odd;
-#else
+    if (VALUES_BY_KEY) {
+        tiles[VALUE_TILE + 2 * item.pair * VALUE_PITCH + item.block] = keys.even;
+        tiles[VALUE_TILE + (2 * item.pair + 1) * VALUE_PITCH + item.block] = keys.odd;
+        return;
+    }
     uint first = item.block % 4;
     uvec4 even_dims = rotate((keys.even & 0xffffu) | (keys.odd << 16), first);
     uvec4 odd_dims = rotate((keys.even >> 16) | (keys.odd & 0xffff0000u), first);
@@ -239,7 +240,6 @@ void store_value_item(ValueItem item, TwoKeys keys) {
         tiles[at][item.pair % 4] = even_dims[i];
         tiles[at + VALUE_PITCH][item.pair % 4] = odd_dims[i];
     }
-#endif
 }
 
 // Blocks past the last repeat it, and are not stored: there may be no memory behind it.

@@ -23,9 +23,11 @@ const uint DIMS_OF_STRIP = MATRIX_N * DIM_SUBGROUPS; // a matrix of the output f
 const uint VALUE_DIMS = (V_HEAD_DIM + DIMS_OF_STRIP - 1) / DIMS_OF_STRIP * DIMS_OF_STRIP;
 const uint VALUE_CHUNKS = KEYS_OF_TILE / KEYS_OF_CHUNK;
 #ifdef LOADS_AHEAD // but whole as it is stored, a row a key: the devices that have this transpose as they load matrices
+const bool VALUES_BY_KEY = true;
 const uint VALUE_PITCH = VALUE_DIMS / 8 + 1;
 const uint VALUE_SIZE = KEYS_OF_CHUNK * VALUE_PITCH;
 #else
+const bool VALUES_BY_KEY = false;
 const uint VALUE_PITCH = KEYS_OF_CHUNK / 8 + 1;
 const uint VALUE_SIZE = VALUE_DIMS * VALUE_PITCH;
 #endif

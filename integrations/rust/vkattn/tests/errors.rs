@@ -40,8 +40,8 @@ fn descriptions() {
     let mut number = desc(&SMALL);
     number.query.type_.0 = 4711;
     expect(plan(number), ErrorKind::InvalidArgument, "query");
-    let reserved = AttentionDesc { kernel: vkattn_kernel::VKATTN_KERNEL_COOPMAT2, ..desc(&SMALL) };
-    expect(plan(reserved), ErrorKind::Unsupported, "coopmat2");
+    let unserved = AttentionDesc { kernel: vkattn_kernel::VKATTN_KERNEL_COOPMAT2, ..desc(&SMALL) };
+    expect(plan(unserved), ErrorKind::Unsupported, "coopmat2");
     let dangling = AttentionDesc { variant: 0x10 as *mut _, ..desc(&SMALL) };
     expect(plan(dangling), ErrorKind::InvalidArgument, "variant: a pointer, expected null");
 }
