@@ -155,7 +155,8 @@ const char *missing(const DeviceCaps &caps) {
     return has_version ? "" : "Vulkan is older than 1.3, or maintenance4 is not enabled";
 }
 
-std::string obstacle_of_types(const AttentionProblem &problem, const DeviceCaps &caps) {
+std::string obstacle_of_problem(const AttentionProblem &problem, const DeviceCaps &caps) {
+    if (problem.variant != nullptr) return "calls no functions of a variant";
     const vkattn_type factors = matrix_type(problem);
     if (factors != VKATTN_TYPE_F16 && factors != VKATTN_TYPE_BF16)
         return text("query is ", type_name(factors), ", expected f16 or bf16, or query_rounding that allows one");
@@ -185,7 +186,7 @@ gpu::AttentionConstants constants_of_tile(const FlexibleTile &tile, const Attent
 
 AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) {
     AttentionAnswer answer{Rank::kByTuningAlone, missing(caps)};
-    if (answer.obstacle.empty()) answer.obstacle = obstacle_of_types(problem, caps);
+    if (answer.obstacle.empty()) answer.obstacle = obstacle_of_problem(problem, caps);
     if (!answer.obstacle.empty()) return answer;
     const vkattn_matrix_shape &shape = shape_of_matrices(problem, caps);
     const FlexibleMatrices *unit = unit_of(problem, caps, shape);
