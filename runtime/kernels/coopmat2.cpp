@@ -120,14 +120,14 @@ FlexibleTile flexible_tile(const AttentionProblem &problem, const DeviceCaps &ca
                            const FlexibleMatrices &unit) {
     const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
     const MatrixLayout rule = matrix_layout(caps, shape, dims);
-    constexpr uint32_t kFewKeys = 16; // for compilers that unroll matrices slowly
+    constexpr uint32_t kFewKeys = 16; // for compilers of CPU drivers, which unroll matrices slowly
     FlexibleTile tile{.shape = shape,
                       .unit = unit,
                       .subgroup_size = rule.subgroup_size,
                       .subgroups = rule.row_subgroups,
                       .row_matrices = 1,
                       .dim_matrices = 1,
-                      .keys = caps.traits.unroll_matrices != 0 ? rule.keys : std::min(rule.keys, kFewKeys),
+                      .keys = caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU ? std::min(rule.keys, kFewKeys) : rule.keys,
                       .query_in_registers = problem.head_dim <= rule.query_dims};
     if (is_whole(tile)) share_among_all(tile, dims);
     apply_tuning(tile, problem.tile);
@@ -148,6 +148,7 @@ const char *missing(const DeviceCaps &caps) {
     if (!is_built(shaders::coopmat2)) return shaders::coopmat2.code.why_empty();
     if (const char *matrices = obstacle_of_matrices(caps); *matrices != '\0') return matrices;
     if (caps.cooperative_matrix_reductions == 0) return "no VK_NV_cooperative_matrix2";
+    if (caps.traits.unroll_matrices == 0) return "its compiler takes seconds for flexible matrices (unroll_matrices is 0)";
     if (!caps.features.cooperative_matrix_reductions)
         return "cooperativeMatrixReductions, Conversions and PerElementOperations are not enabled";
     if (!caps.features.flexible_matrices) return "cooperativeMatrixFlexibleDimensions is not enabled";
