@@ -7,6 +7,7 @@
 #include "runtime/kernels/linear.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
+#include "runtime/vulkan/vulkan_extensions.hpp"
 
 #include <doctest/doctest.h>
 
