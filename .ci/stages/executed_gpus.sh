@@ -23,6 +23,8 @@ tests="build-modern/tests/vkattn_tests"
     echo "layer-gradients-navi31 $execute amd-navi31 $tests --test-suite=layer_gradients"
     echo "captured-gradients-navi31 $execute amd-navi31 $tests --test-case=*variants?capture*,sums?of?captured*"
     echo "scales-navi31 $execute amd-navi31 $tests --test-suite=scales"
+    # RADV has VK_NV_cooperative_matrix2 where it is asked for
+    echo "coopmat2-navi31 radv_cooperative_matrix2_nv=true VKATTN_TEST_KERNELS=coopmat2 $execute amd-navi31 $tests --test-suite=attention.numbers,masks.alone --test-case-exclude=*ahead*,*q8_0*"
     for gpu in navi31 gfx1201 vega10; do
         echo "attention-$gpu $execute amd-$gpu $tests --test-suite=attention.numbers"
         echo "layers-$gpu $execute amd-$gpu $tests --test-suite=kv_append,layers"
