@@ -273,8 +273,13 @@ def test_gradients_of_captured_arrays(score_mod, mask_mod):
     assert (alone == made).all()
     with_other_text = vkattn.attention_backward(*given, gradients="query", score_mod=score_mod, mask_mod=mask_mod)
     assert (of_query == with_other_text).all()
-    with pytest.raises(ValueError, match=r"gradients: an array of shape \[4, 9\], expected one that score_mod captures"):
-        vkattn.attention_backward(*given, gradients=BIAS.copy(), score_mod=score_mod)
+    refused = {r"an array of shape \[4, 9\], expected one that score_mod captures": BIAS.copy(), "expected each once": (BIAS, BIAS),
+               "'captured_0' of a score_mod of Python, expected the array itself": "captured_0"}
+    for message, gradients in refused.items():
+        with pytest.raises(ValueError, match=message):
+            vkattn.attention_backward(*given, gradients=gradients, score_mod=score_mod)
+    with pytest.raises(TypeError, match="gradients: list, expected names, and captured arrays"):
+        vkattn.attention_backward(*given, gradients=[[1.0, 2.0]], score_mod=score_mod)
 
 
 @with_functions
@@ -298,6 +303,24 @@ def test_gradients_of_captured_arrays_in_glsl_and_on_the_device():
         vkattn.attention_backward(*given, gradients="captured_0", captured=(factors,), score_mod=text)
     with pytest.raises(ValueError, match="gradients: 'captured_1', expected an argument captured_1"):
         vkattn.attention_backward(*given, gradients="captured_1", captured=(factors,), score_mod=text + derivatives)
+
+
+@with_functions
+def test_many_captured_elements_of_a_pair_are_added_where_a_driver_bounds_loops():
+    q, d_output = numpy.random.default_rng(11).standard_normal((2, 1, 1, 32, 16)).astype("float32")
+    k, v = numpy.random.default_rng(12).standard_normal((2, 1, 1, 1984, 16)).astype("float32")
+    parameters = "(float score, uint batch, uint head, uint query, uint key)"
+    adds = " ".join(f"add_captured_grad(0, {i}, {i + 1}.0 * float(key) / 1984.0);" for i in range(64))
+    text = f"float score_mod{parameters} {{ return score + captured_f32(0, 0) * 0.0; }}\n"
+    text += f"float score_mod_grad{parameters} {{ return 1.0; }}\nvoid score_mod_grad_captured{parameters} {{ {adds} }}\n"
+    made = vkattn.attention_backward(q, k, v, d_output, gradients="captured_0", captured=(numpy.zeros(64, "float32"),), score_mod=text)
+    scores = q.astype("f8") @ k.astype("f8").swapaxes(-1, -2) / 4
+    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    of_weights = d_output.astype("f8") @ v.astype("f8").swapaxes(-1, -2)
+    of_scores = weights * (of_weights - (weights * of_weights).sum(-1, keepdims=True))
+    expected = (of_scores * numpy.arange(1984) / 1984).sum() * numpy.arange(1, 65)
+    assert ((made - expected) ** 2).sum() <= 1e-7 * (expected**2).sum()
 
 
 @with_functions

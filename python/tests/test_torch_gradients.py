@@ -282,6 +282,11 @@ def test_what_only_a_mask_captures_has_no_gradient():
                                       mask_mod=lambda b, h, q, k: k <= q + limit[h])
     output.sum().backward()
     assert limit.grad is None and all(each.grad is not None for each in rows)
+    frozen = [row.detach() for row in rows]
+    alone = gradients.flex_attention(*frozen, lambda score, b, h, q, k: torch.where(score > limit[0], score, 2 * score),
+                                     mask_mod=lambda b, h, q, k: k <= q + limit[h])
+    assert torch.equal(alone, output) and not alone.requires_grad
+    gradients.flex_attention(*rows, block_mask=None, mask_mod=lambda b, h, q, k: k <= q + limit[h]).sum().backward()
 
 
 def test_a_block_mask_of_other_lengths_is_refused(flex):

@@ -10,7 +10,7 @@ from .glsl import HELPERS, Value, finite
 from .translator import Translator
 
 _MOST_TENSORS = 4
-_MOST_READS = 64  # of arrays with gradients, in one function: each is derived by itself
+_MOST_READS = 16  # of arrays with gradients, in one function: each is derived by itself, with the whole function before it
 
 
 class _Crowded(Exception):

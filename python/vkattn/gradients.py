@@ -98,6 +98,11 @@ def _named_gradients(gradients):
     """Names of gradients, and the captured arrays that are given in place of names, by their places among them."""
     given = [gradients] if isinstance(gradients, str) or hasattr(gradients, "dtype") else list(gradients)
     arrays = {place: each for place, each in enumerate(given) if not isinstance(each, str)}
+    for place, array in arrays.items():
+        if not hasattr(array, "dtype"):
+            raise TypeError(f"gradients: {type(array).__name__}, expected names, and captured arrays")
+        if any(array is each for other, each in arrays.items() if other < place):
+            raise ValueError(f"gradients: an array of shape {list(array.shape)} twice, expected each once")
     _checked_names([f"array {place}" if place in arrays else each for place, each in enumerate(given)],
                    (*_OF, *_CAPTURED, *(f"array {place}" for place in arrays)))
     return given, arrays
@@ -108,6 +113,9 @@ def _take_functions(problem, call, functions, captured, captured_numbers, names,
     if all(function is None for function in functions.values()):
         return []
     wanted = list(arrays.values())
+    by_name = [name for name in names if isinstance(name, str) and name in _CAPTURED]
+    if by_name and callable(functions["score_mod"]) and functions["score_mod_grad_captured"] is None:
+        raise ValueError(f"gradients: {by_name[0]!r} of a score_mod of Python, expected the array itself")
     if wanted:
         functions["score_mod_grad_captured"] = _derivative_of(functions["score_mod"], functions["score_mod_grad_captured"], CapturedDerivatives)
     variant, taken = set_captured_variant(problem.desc, call.inputs, call.context or default_context(), functions, captured, captured_numbers,
@@ -115,6 +123,8 @@ def _take_functions(problem, call, functions, captured, captured_numbers, names,
     for place, array in arrays.items():
         number = taken.place(array)
         if number is not None:
+            if _CAPTURED[number] in by_name:
+                raise ValueError(f"gradients: {_CAPTURED[number]!r} and its array, expected each once")
             names[place] = _CAPTURED[number]
     return [variant]
 
@@ -135,7 +145,7 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     score_mod_grad_captured  of a score_mod in GLSL its derivatives by the captured arrays' elements, GLSL text; of one of Python they are derived
     output, log_sum_exp  what attention returned with return_lse=True; None for both: computed again
     gradients  which of "query", "key", "value", "attn_mask" (an additive one) and "sinks"; and of captured arrays of floats, which score_mod
-        reads, by themselves or as "captured_0" and so on: float32
+        reads, by themselves, or where it is GLSL as "captured_0" and so on: float32
     Returns them in that order, each in the shape and the type of what it is the gradient of, but that of attn_mask of four dimensions, of
     every key, and float32 where that is bfloat16; one alone is no tuple. Results are of the kind
     that attention's are. A query or key that nothing sees has gradient 0, and so have packed rows of no sequence.

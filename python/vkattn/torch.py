@@ -161,7 +161,7 @@ def _functions_of(score_mod, mask_mod, block_mask, query, key, differentiates):
         tensors = captured.differentiated
         differentiates = differentiates or bool(tensors)
     if not (differentiates and callable(score_mod)):
-        text, captured = functions_and_captured(functions, given)
+        text, captured = functions_and_captured(functions, given, _has_gradient)
     captured = [_held(array) for array in captured.arrays] if differentiates else captured.arrays
     arguments.update({"mask_mod" if score_mod is None else "score_mod": text, "captured": captured})
     return arguments, tensors

@@ -211,11 +211,10 @@ gpu::AttentionConstants backward_constants(const AttentionProblem &problem, cons
 }
 
 uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const BackwardTile &tile,
-                             uint64_t all) {
-    constexpr uint32_t kIterationsOfTile = 2048; // at most, whatever the head sizes; but of masks in blocks
+                             uint64_t all, uint32_t iterations_of_tile) {
     if (caps.max_loop_iterations == 0) return static_cast<uint32_t>(all);
     if (present(problem.block_mask)) return keys_of_dispatch(problem, caps, tile.passing());
-    return std::max(caps.max_loop_iterations / kIterationsOfTile, 1u) * tile.passing();
+    return std::max(caps.max_loop_iterations / iterations_of_tile, 1u) * tile.passing();
 }
 
 } // namespace vkattn

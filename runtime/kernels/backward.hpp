@@ -48,8 +48,9 @@ bool passes_in_place(const AttentionProblem &problem, const vkattn_tensor &rows)
 gpu::AttentionConstants backward_constants(const AttentionProblem &problem, const AddressedBackwardTile &tile,
                                            const vkattn_tensor &first, const vkattn_tensor &second);
 
-// Of so many that pass by a tile as many as one dispatch takes: whole tiles.
+// Of so many that pass by a tile as many as one dispatch takes: whole tiles. iterations_of_tile: of loops, at most, whatever the head sizes,
+// but of masks in blocks.
 uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &caps, const BackwardTile &tile,
-                             uint64_t all);
+                             uint64_t all, uint32_t iterations_of_tile = 2048);
 
 } // namespace vkattn

@@ -60,7 +60,8 @@ uint64_t shared_bytes(const FlexibleTile &tile, const AttentionProblem &problem)
 
 bool fits(const FlexibleTile &tile, const AttentionProblem &problem, const DeviceCaps &caps) {
     const uint64_t reserved = is_whole(tile) ? caps.matrix_workgroup_bytes : 0;
-    return invocations_of(tile) <= caps.max_workgroup_invocations &&
+    const uint32_t unit_invocations = is_whole(tile) ? invocations_of(tile) : tile.subgroup_size; // one a row's factor
+    return invocations_of(tile) <= caps.max_workgroup_invocations && unit_rows(tile) <= unit_invocations &&
            (caps.max_workgroup_subgroups == 0 || tile.subgroups <= caps.max_workgroup_subgroups) &&
            shared_bytes(tile, problem) + reserved <= caps.max_shared_memory_bytes;
 }
@@ -77,17 +78,13 @@ const vkattn_matrix_shape &shape_of_matrices(const AttentionProblem &problem, co
     return *largest_matrix_shape(caps, use);
 }
 
-// The workgroup where the device has such matrices, and else a subgroup. nullptr: neither takes matrices made of the shape.
+// That many invocations hold together, 0: a subgroup's. nullptr: the device has none, or they are not made of the shape.
 const FlexibleMatrices *unit_of(const AttentionProblem &problem, const DeviceCaps &caps,
-                                const vkattn_matrix_shape &shape) {
-    constexpr uint32_t kWorkgroup = 128;
-    for (const uint32_t invocations : {kWorkgroup, 0u}) {
-        const FlexibleMatrices *unit = flexible_matrices(caps, matrix_type(problem), invocations);
-        if (unit == nullptr || invocations > caps.max_matrix_workgroup) continue;
-        const auto divides = [](uint32_t a, uint32_t b) { return std::max(a, b) % std::min(a, b) == 0; };
-        if (divides(unit->m, shape.m) && divides(unit->n, shape.n) && divides(unit->k, shape.k)) return unit;
-    }
-    return nullptr;
+                                const vkattn_matrix_shape &shape, uint32_t invocations) {
+    const FlexibleMatrices *unit = flexible_matrices(caps, matrix_type(problem), invocations);
+    if (unit == nullptr || invocations > caps.max_matrix_workgroup) return nullptr;
+    const auto divides = [](uint32_t a, uint32_t b) { return std::max(a, b) % std::min(a, b) == 0; };
+    return divides(unit->m, shape.m) && divides(unit->n, shape.n) && divides(unit->k, shape.k) ? unit : nullptr;
 }
 
 // Of a workgroup that holds its matrices together: whole rows of Q, K and V in one product.
@@ -115,7 +112,7 @@ void round_to_matrices(FlexibleTile &tile) {
     tile.keys = round_up(tile.keys, unit_of_keys(tile));
 }
 
-// Fewer keys, and then fewer rows, where shared memory is short. No subgroups: nothing fits.
+// Fewer keys, and then, of subgroups' matrices, fewer rows, where shared memory is short. No subgroups: nothing fits.
 FlexibleTile flexible_tile(const AttentionProblem &problem, const DeviceCaps &caps, const vkattn_matrix_shape &shape,
                            const FlexibleMatrices &unit) {
     const uint32_t dims = std::max(problem.head_dim, problem.v_head_dim);
@@ -127,7 +124,8 @@ FlexibleTile flexible_tile(const AttentionProblem &problem, const DeviceCaps &ca
                       .subgroups = rule.row_subgroups,
                       .row_matrices = 1,
                       .dim_matrices = 1,
-                      .keys = caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU ? std::min(rule.keys, kFewKeys) : rule.keys,
+                      .keys =
+                          caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU ? std::min(rule.keys, kFewKeys) : rule.keys,
                       .query_in_registers = problem.head_dim <= rule.query_dims};
     if (is_whole(tile)) share_among_all(tile, dims);
     apply_tuning(tile, problem.tile);
@@ -148,7 +146,8 @@ const char *missing(const DeviceCaps &caps) {
     if (!is_built(shaders::coopmat2)) return shaders::coopmat2.code.why_empty();
     if (const char *matrices = obstacle_of_matrices(caps); *matrices != '\0') return matrices;
     if (caps.cooperative_matrix_reductions == 0) return "no VK_NV_cooperative_matrix2";
-    if (caps.traits.unroll_matrices == 0) return "its compiler takes seconds for flexible matrices (unroll_matrices is 0)";
+    if (caps.traits.unroll_matrices == 0)
+        return "its compiler takes seconds for flexible matrices (unroll_matrices is 0)";
     if (!caps.features.cooperative_matrix_reductions)
         return "cooperativeMatrixReductions, Conversions and PerElementOperations are not enabled";
     if (!caps.features.flexible_matrices) return "cooperativeMatrixFlexibleDimensions is not enabled";
@@ -190,9 +189,16 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
     if (answer.obstacle.empty()) answer.obstacle = obstacle_of_problem(problem, caps);
     if (!answer.obstacle.empty()) return answer;
     const vkattn_matrix_shape &shape = shape_of_matrices(problem, caps);
-    const FlexibleMatrices *unit = unit_of(problem, caps, shape);
-    const FlexibleTile tile = unit == nullptr ? FlexibleTile{} : flexible_tile(problem, caps, shape, *unit);
-    if (unit == nullptr)
+    constexpr uint32_t kWorkgroup = 128;
+    FlexibleTile tile{};
+    bool has_unit = false;
+    for (const uint32_t invocations : {kWorkgroup, 0u}) // a workgroup has no room for large heads
+        if (const FlexibleMatrices *unit = unit_of(problem, caps, shape, invocations);
+            unit != nullptr && tile.subgroups == 0) {
+            has_unit = true;
+            tile = flexible_tile(problem, caps, shape, *unit);
+        }
+    if (!has_unit)
         answer.obstacle = text("no flexible matrices of ", type_name(matrix_type(problem)));
     else if (tile.subgroups == 0)
         answer.obstacle = text("head sizes ", problem.head_dim, " and ", problem.v_head_dim,

@@ -540,6 +540,9 @@ class BackwardSteps {
         bind(builder_, step, BINDING_D_CAPTURED, gradient);
     }
 
+    // Of 16 pairs of an invocation: some hundred turns of loops of the user's own, or the additions to 64 sums.
+    static constexpr uint32_t kIterationsOfCapturedTile = 16384;
+
     void add_captured_tiles(const BackwardTile &tile, const gpu::AttentionConstants &constants, const View &sums) {
         const AttentionShape::Dispatch dispatch{
             &shaders::backward_captured,
@@ -548,7 +551,7 @@ class BackwardSteps {
             0,
             flops_of_products() / 2};
         add_in_turn(dispatch, parameters_of(problem_), problem_.kv_len,
-                    passing_of_dispatch(problem_, caps_, tile, problem_.kv_len), 1,
+                    passing_of_dispatch(problem_, caps_, tile, problem_.kv_len, kIterationsOfCapturedTile), 1,
                     [&](Step &step) { bind(builder_, step, BINDING_CAPTURED_SUMS, sums); });
     }
 

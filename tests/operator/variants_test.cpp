@@ -486,10 +486,12 @@ std::string try_captured(BackwardCall &call, HostTensor &made, TestDevice &devic
 
 TEST_CASE_FIXTURE(DeviceTest, "gradients of what variants capture" * doctest::test_suite("gradients")) {
     LimitedDevice limited("max_loop_iterations=4096,scalar_address_loads=0");
-    for (const auto &[name, type] :
+    for (const auto &each :
          {std::pair(std::string("alibi"), VKATTN_TYPE_F32), std::pair(std::string("relative_bias"), VKATTN_TYPE_F16),
           std::pair(std::string("t5_buckets"), VKATTN_TYPE_BF16),
           std::pair(std::string("causal_alibi"), VKATTN_TYPE_F32)}) {
+        const std::string &name = each.first;
+        const vkattn_type type = each.second;
         INFO(name);
         const Entry &entry = entry_of(name);
         std::mt19937 random(7);
@@ -530,7 +532,8 @@ TEST_CASE_FIXTURE(DeviceTest,
         {{0x1p126f, 0x1p126f, 0x1p126f, 0x1p126f, 0x1p126f}, INFINITY},
         {{1.0f, INFINITY}, NAN},
     };
-    for (const auto &[terms, expected] : sums) {
+    for (const auto &[terms, sum] : sums) {
+        const float expected = sum;
         AttentionProblem problem;
         problem.query = tensor_of(VKATTN_TYPE_F32, {1, terms.size(), 1, 8}, std::vector<float>(8 * terms.size()));
         problem.key = tensor_of(VKATTN_TYPE_F32, {1, 1, 1, 8}, std::vector<float>(8));
