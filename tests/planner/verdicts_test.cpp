@@ -230,12 +230,12 @@ TEST_CASE("coopmat2 is taken by its name and by tuning alone; workgroups hold it
     AttentionProblem problem = problem_of(f16, f16, kPrefillSizes);
     CHECK(choose_attention(problem, caps).kernel == &kCoopmat);
     gpu::AttentionConstants of_workgroup = constants_of_coopmat2(problem, caps);
-    CHECK(of_workgroup.MATRIX_SCOPE == VK_SCOPE_WORKGROUP_KHR);
+    CHECK(of_workgroup.MATRIX_SCOPE == vkattn::VK_SCOPE_WORKGROUP_KHR);
     CHECK(of_workgroup.WORKGROUP_SIZE == 128);
     CHECK(of_workgroup.MATRIX_N * of_workgroup.DIM_SUBGROUPS % 64 == 0); // its granularity
     CHECK(of_workgroup.KEYS_OF_TILE % 64 == 0);
     caps.max_matrix_workgroup = 64;
-    CHECK(constants_of_coopmat2(problem, caps).MATRIX_SCOPE == VK_SCOPE_SUBGROUP_KHR);
+    CHECK(constants_of_coopmat2(problem, caps).MATRIX_SCOPE == vkattn::VK_SCOPE_SUBGROUP_KHR);
     caps.cooperative_matrix_reductions = 0;
     CHECK_THROWS_WITH_AS(constants_of_coopmat2(problem, caps), doctest::Contains("no VK_NV_cooperative_matrix2"),
                          Error);
