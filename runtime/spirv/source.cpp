@@ -132,6 +132,7 @@ SourceFunction &Source::function(uint32_t id) {
 // merge block last: a walk in depth that visits these first, reversed.
 void Source::order_blocks(SourceFunction &function) const {
     std::unordered_map<uint32_t, uint32_t> numbers; // of blocks, by their labels
+    numbers.reserve(function.blocks.size());
     for (uint32_t i = 0; i < function.blocks.size(); ++i) numbers[function.blocks[i].label] = i;
     std::vector<bool> is_seen(function.blocks.size());
     struct Visit {
