@@ -51,11 +51,10 @@ static PFN_vkQueueWaitIdle real_wait_idle;
 static VkResult queue_submit(VkQueue queue, uint32_t count, const VkSubmitInfo *submits, VkFence fence) {
     const char *last = getenv("TEST_LOSE_DEVICE");
     const int loses = last && atomic_fetch_add(&submissions, 1) + 1 == atoi(last);
-    const int later = loses && strstr(last, ",later");
-    if (loses && !later) is_lost = 1;
     if (is_lost) return VK_ERROR_DEVICE_LOST;
-    const VkResult result = real_submit(queue, count, submits, fence);
-    if (later) {
+    const int taken = !loses || strstr(last, ",later");
+    const VkResult result = taken ? real_submit(queue, count, submits, fence) : VK_ERROR_DEVICE_LOST;
+    if (loses) {
         real_wait_idle(queue); /* a lost device works on nothing */
         is_lost = 1;
     }
