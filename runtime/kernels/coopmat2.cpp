@@ -29,7 +29,7 @@ struct FlexibleTile {
 };
 
 // Places in KernelTile::knobs.
-enum FlexibleKnob : uint32_t { kSubgroupsKnob, kFlexibleKeysKnob };
+enum FlexibleKnob : uint32_t { kFlexibleSubgroupsKnob, kFlexibleKeysKnob };
 
 bool is_whole(const FlexibleTile &tile) { return tile.unit.invocations != 0; }
 uint32_t invocations_of(const FlexibleTile &tile) { return tile.subgroups * tile.subgroup_size; }
@@ -97,7 +97,7 @@ void share_among_all(FlexibleTile &tile, uint32_t dims) {
 }
 
 void apply_tuning(FlexibleTile &tile, const KernelTile &tuned) {
-    const auto [subgroups, keys] = std::array{tuned.knobs[kSubgroupsKnob], tuned.knobs[kFlexibleKeysKnob]};
+    const auto [subgroups, keys] = std::array{tuned.knobs[kFlexibleSubgroupsKnob], tuned.knobs[kFlexibleKeysKnob]};
     constexpr uint32_t kMostSubgroups = 8, kMostKeys = 256;
     if (subgroups != 0 && !is_whole(tile)) tile.subgroups = std::bit_floor(std::min(subgroups, kMostSubgroups));
     if (keys != 0) tile.keys = std::min(keys, kMostKeys);

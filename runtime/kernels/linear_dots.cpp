@@ -22,7 +22,7 @@ std::string obstacle(const LinearProblem &problem, uint32_t aligned) {
     return "";
 }
 
-enum Place : uint32_t { kOutputsKnob, kRowsKnob, kPartsKnob };
+enum Place : uint32_t { kOutputLinesKnob, kRowLinesKnob, kFeaturePartsKnob };
 constexpr uint32_t kLinesToTry[] = {4, 8};
 constexpr Knob kKnobs[] = {{"outputs", kLinesToTry},
                            {"rows", kLinesToTry},   // of an invocation
@@ -59,7 +59,7 @@ Lines lines_of(const LinearProblem &problem, const DeviceCaps &caps) {
         return wanted == 0 ? of_rule : wanted <= 4 ? 4 : 8;
     };
     const Lines rule = lines_of_rule(problem, caps);
-    return {tuned(kOutputsKnob, rule.outputs), tuned(kRowsKnob, rule.rows)};
+    return {tuned(kOutputLinesKnob, rule.outputs), tuned(kRowLinesKnob, rule.rows)};
 }
 
 LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
@@ -71,7 +71,7 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
                     grid(problem, outputs * LINEAR_SIDE, rows * LINEAR_SIDE), paths_of(problem)};
     const uint32_t bytes = (outputs + rows) * LINEAR_SIDE * (LINEAR_DOTS_STEP / 8 + 1) * 16;
     const uint32_t parts = feature_parts(problem, workgroups(problem, {outputs, rows}), LINEAR_DOTS_STEP, bytes,
-                                         problem.tile.knobs[kPartsKnob], caps);
+                                         problem.tile.knobs[kFeaturePartsKnob], caps);
     gpu::LinearConstants &constants = answer.shape.constants;
     constants.TILES = outputs;
     constants.ROW_TILES = rows;
