@@ -22,6 +22,7 @@ Grid grid_of_dispatch(const Grid &grid, double flops, const DeviceCaps &caps);
 // Dispatches along each axis. A grid of nothing takes one.
 Grid dispatches_along(const Grid &grid, const Grid &grid_of_dispatch);
 
+inline uint64_t workgroup_count(const Grid &grid) { return uint64_t{grid[0]} * grid[1] * grid[2]; }
 inline double volume(const Grid &grid) { return double(grid[0]) * grid[1] * grid[2]; }
 
 } // namespace vkattn

@@ -47,13 +47,8 @@ constexpr uint32_t kMostKeys = 256;
 // So that two workgroups share a core whose shared memory is twice what one may have.
 constexpr uint64_t kSharedBytesOfChoice = 32 * 1024;
 
-// What tuning found or the largest.
-const vkattn_matrix_shape &matrix_shape_of(const AttentionProblem &problem, const DeviceCaps &caps,
-                                           const Shader &shader) {
-    const MatrixUse use{&shader, matrix_type(problem), paths_of(problem)};
-    const uint32_t tuned = problem.tile.matrix_shape;
-    if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
-    return *largest_matrix_shape(caps, use);
+MatrixUse use_of(const AttentionProblem &problem, const Shader &shader) {
+    return {&shader, matrix_type(problem), paths_of(problem)};
 }
 
 uint32_t dims_of_strip(const MatrixTile &tile) { return tile.shape.n * tile.dim_subgroups; }
@@ -229,7 +224,8 @@ bool may_load_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
 
 // K and V whole, beside each other, in the shared memory there is. No row subgroups: they find no room there.
 MatrixTile tile_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, shader_ahead(problem));
+    const vkattn_matrix_shape &shape =
+        matrix_shape_of(caps, use_of(problem, shader_ahead(problem)), problem.tile.matrix_shape);
     const MatrixLayout rule = matrix_layout(caps, shape, std::max(problem.head_dim, problem.v_head_dim));
     MatrixTile tile = tile_by_rule(rule, shape);
     if (rule.keys_ahead == 0) return {};
@@ -253,7 +249,7 @@ MatrixTile tile_ahead(const AttentionProblem &problem, const DeviceCaps &caps) {
 // Takes the tuned values, else the row of the device's class in the table, else the rule. Clamps them to the problem's rows and to
 // shared memory.
 MatrixTile matrix_tile(const AttentionProblem &problem, const DeviceCaps &caps, const Shader &shader) {
-    const vkattn_matrix_shape &shape = matrix_shape_of(problem, caps, shader);
+    const vkattn_matrix_shape &shape = matrix_shape_of(caps, use_of(problem, shader), problem.tile.matrix_shape);
     const MatrixLayout rule = matrix_layout(caps, shape, std::max(problem.head_dim, problem.v_head_dim));
     Fit fit{tile_by_rule(rule, shape), rule, problem};
     MatrixTile &tile = fit.tile;
@@ -329,7 +325,7 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
             return answer;
         }
     const Shader &shader = shader_of(problem, caps);
-    answer.obstacle = matrix_obstacle(caps, {&shader, matrix_type(problem), paths_of(problem)});
+    answer.obstacle = matrix_obstacle(caps, use_of(problem, shader));
     if (!answer.obstacle.empty()) return answer;
     const MatrixTile tile = matrix_tile(problem, caps, shader);
     if (tile.row_subgroups == 0)

@@ -70,12 +70,8 @@ const Shader &shader_of(const AttentionProblem &problem) {
     return matrix_type(problem) == VKATTN_TYPE_BF16 ? shaders::coopmat2_bf16 : shaders::coopmat2;
 }
 
-// What tuning found or the largest.
-const vkattn_matrix_shape &shape_of_matrices(const AttentionProblem &problem, const DeviceCaps &caps) {
-    const MatrixUse use{&shader_of(problem), matrix_type(problem), paths_of(problem)};
-    const uint32_t tuned = problem.tile.matrix_shape;
-    if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
-    return *largest_matrix_shape(caps, use);
+MatrixUse use_of(const AttentionProblem &problem) {
+    return {&shader_of(problem), matrix_type(problem), paths_of(problem)};
 }
 
 // That many invocations hold together, 0: a subgroup's. nullptr: the device has none, or they are not made of the shape.
@@ -165,7 +161,7 @@ std::string obstacle_of_problem(const AttentionProblem &problem, const DeviceCap
                     type_name(factors), " as query");
     if (!is_built(shader_of(problem))) return shader_of(problem).code.why_empty();
     if (std::string lists = obstacle_of_lists(problem, caps); !lists.empty()) return lists;
-    return matrix_obstacle(caps, {&shader_of(problem), factors, paths_of(problem)});
+    return matrix_obstacle(caps, use_of(problem));
 }
 
 gpu::AttentionConstants constants_of_tile(const FlexibleTile &tile, const AttentionProblem &problem) {
@@ -188,7 +184,7 @@ AttentionAnswer answer(const AttentionProblem &problem, const DeviceCaps &caps) 
     AttentionAnswer answer{Rank::kByTuningAlone, missing(caps)};
     if (answer.obstacle.empty()) answer.obstacle = obstacle_of_problem(problem, caps);
     if (!answer.obstacle.empty()) return answer;
-    const vkattn_matrix_shape &shape = shape_of_matrices(problem, caps);
+    const vkattn_matrix_shape &shape = matrix_shape_of(caps, use_of(problem), problem.tile.matrix_shape);
     constexpr uint32_t kWorkgroup = 128;
     FlexibleTile tile{};
     bool has_unit = false;

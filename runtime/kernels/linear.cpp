@@ -101,9 +101,8 @@ LinearAnswer answer_of_tiles(const LinearProblem &problem, const DeviceCaps &cap
     const Shader &quantised = transposed ? shaders::linear_transposed_quantised : shaders::linear_quantised;
     answer.shape = {&variant_of(problem, floats, quantised), constants_of(problem), grid(problem, kTile, kTile),
                     paths_of(problem)};
-    const auto [x, y, z] = answer.shape.groups;
     const uint32_t parts =
-        feature_parts(problem, uint64_t{x} * y * z, kStepOfParts, kBytesOfPart, problem.tile.knobs[0], caps);
+        feature_parts(problem, answer.shape.groups, kStepOfParts, kBytesOfPart, problem.tile.knobs[0], caps);
     gpu::LinearConstants &constants = answer.shape.constants;
     constants.ALIGNED = aligned_factors(problem);
     constants.TILES = constants.ROW_TILES = kLines;
@@ -157,8 +156,8 @@ std::string words_of_parts(const LinearShape &shape) {
     return parts == 1 ? "" : text(", ", parts, " parts of the features");
 }
 
-uint32_t feature_parts(const LinearProblem &problem, uint64_t workgroups, uint32_t step, uint32_t bytes,
-                       uint32_t wanted, const DeviceCaps &caps) {
+uint32_t feature_parts(const LinearProblem &problem, const Grid &groups, uint32_t step, uint32_t bytes, uint32_t wanted,
+                       const DeviceCaps &caps) {
     constexpr uint32_t kMost = 4, kFewestSteps = 2;
     const uint32_t steps = tiles(problem.push.in_features, step);
     uint32_t parts = 1;
@@ -168,7 +167,7 @@ uint32_t feature_parts(const LinearProblem &problem, uint64_t workgroups, uint32
                more * LINEAR_WORKGROUP_SIZE <= caps.max_workgroup_invocations;
     };
     const auto wants_more = [&] {
-        return wanted != 0 ? parts < wanted : workgroups * parts <= uint64_t{4} * cores_of(caps.traits);
+        return wanted != 0 ? parts < wanted : workgroup_count(groups) * parts <= uint64_t{4} * cores_of(caps.traits);
     };
     while (may_double() && wants_more()) parts *= 2;
     return parts;

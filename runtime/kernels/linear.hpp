@@ -87,9 +87,9 @@ bool input_is_aligned(const LinearProblem &problem, uint32_t elements);
 bool weight_is_aligned(const LinearProblem &problem, uint32_t elements); // without gaps between elements, too
 
 // Parts of the features, of LINEAR_WORKGROUP_SIZE invocations and so many bytes of shared memory each, that share a tile: several where
-// the workgroups leave cores too little to wait for one another's loads, as many as features have steps for. wanted: by tuning, or 0.
-uint32_t feature_parts(const LinearProblem &problem, uint64_t workgroups, uint32_t step, uint32_t bytes,
-                       uint32_t wanted, const DeviceCaps &caps);
+// these workgroups leave cores too little to wait for one another's loads, as many as features have steps for. wanted: by tuning, or 0.
+uint32_t feature_parts(const LinearProblem &problem, const Grid &groups, uint32_t step, uint32_t bytes, uint32_t wanted,
+                       const DeviceCaps &caps);
 
 constexpr uint32_t kPartsToTry[] = {1, 2, 4}; // by tuning
 

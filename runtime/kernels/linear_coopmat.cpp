@@ -98,8 +98,7 @@ LinearMatrixTile large_tile(const LinearProblem &problem, const vkattn_matrix_sh
 }
 
 uint64_t workgroups(const LinearMatrixTile &tile, const LinearProblem &problem) {
-    const Grid groups = grid(problem, outputs_of(tile), tile_rows(tile));
-    return uint64_t{groups[0]} * groups[1] * groups[2];
+    return workgroup_count(grid(problem, outputs_of(tile), tile_rows(tile)));
 }
 
 // Loads of an invocation of such a tile.

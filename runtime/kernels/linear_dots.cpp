@@ -2,9 +2,6 @@
 #include "runtime/kernels/linear.hpp"
 #include "runtime/problem/tensor.hpp"
 #include "runtime/support/error.hpp"
-#include "runtime/support/rounding.hpp"
-
-#include <algorithm>
 
 namespace vkattn {
 namespace {
@@ -33,9 +30,8 @@ struct Lines {
     uint32_t outputs, rows;
 };
 
-uint64_t workgroups(const LinearProblem &problem, const Lines &lines) {
-    const auto [x, y, z] = grid(problem, lines.outputs * LINEAR_SIDE, lines.rows * LINEAR_SIDE);
-    return uint64_t{x} * y * z;
+Grid grid_of(const LinearProblem &problem, const Lines &lines) {
+    return grid(problem, lines.outputs * LINEAR_SIDE, lines.rows * LINEAR_SIDE);
 }
 
 // The most that leave a core enough workgroups to wait for one another's loads: 512 rows of 576 features to 576 outputs take navi21
@@ -48,7 +44,7 @@ Lines lines_of_rule(const LinearProblem &problem, const DeviceCaps &caps) {
     } kChoices[] = {{{8, 8}, 12}, {{4, 8}, 4}, {{8, 4}, 4}};
     for (const auto &[lines, fewest] : kChoices)
         if ((lines.rows == 4) == (problem.push.rows <= kFewRows) &&
-            workgroups(problem, lines) >= uint64_t{fewest} * cores_of(caps.traits))
+            workgroup_count(grid_of(problem, lines)) >= uint64_t{fewest} * cores_of(caps.traits))
             return lines;
     return {4, 4};
 }
@@ -66,15 +62,15 @@ LinearAnswer answer(const LinearProblem &problem, const DeviceCaps &caps) {
     const uint32_t aligned = aligned_factors(problem);
     LinearAnswer answer{Rank::kTilesOfPairs, obstacle(problem, aligned)};
     if (!answer.obstacle.empty()) return answer;
-    const auto [outputs, rows] = lines_of(problem, caps);
+    const Lines lines = lines_of(problem, caps);
     answer.shape = {&variant_of(problem, shaders::linear_dots, shaders::linear_dots_quantised), constants_of(problem),
-                    grid(problem, outputs * LINEAR_SIDE, rows * LINEAR_SIDE), paths_of(problem)};
-    const uint32_t bytes = (outputs + rows) * LINEAR_SIDE * (LINEAR_DOTS_STEP / 8 + 1) * 16;
-    const uint32_t parts = feature_parts(problem, workgroups(problem, {outputs, rows}), LINEAR_DOTS_STEP, bytes,
+                    grid_of(problem, lines), paths_of(problem)};
+    const uint32_t bytes = (lines.outputs + lines.rows) * LINEAR_SIDE * (LINEAR_DOTS_STEP / 8 + 1) * 16;
+    const uint32_t parts = feature_parts(problem, answer.shape.groups, LINEAR_DOTS_STEP, bytes,
                                          problem.tile.knobs[kFeaturePartsKnob], caps);
     gpu::LinearConstants &constants = answer.shape.constants;
-    constants.TILES = outputs;
-    constants.ROW_TILES = rows;
+    constants.TILES = lines.outputs;
+    constants.ROW_TILES = lines.rows;
     constants.WORKGROUP_SIZE = parts * LINEAR_WORKGROUP_SIZE;
     constants.ALIGNED = aligned | (problem.push.in_features % (parts * LINEAR_DOTS_STEP) == 0 ? ALIGNED_STEPS : 0);
     return answer;

@@ -87,6 +87,11 @@ const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, const Ma
     return indices.empty() ? nullptr : &caps.matrix_shapes[indices.front()];
 }
 
+const vkattn_matrix_shape &matrix_shape_of(const DeviceCaps &caps, const MatrixUse &use, uint32_t tuned) {
+    if (tuned != 0 && is_usable_shape(caps, use, tuned - 1)) return caps.matrix_shapes[tuned - 1];
+    return *largest_matrix_shape(caps, use);
+}
+
 std::string matrix_obstacle(const DeviceCaps &caps, const MatrixUse &use) {
     if (use.type == VKATTN_TYPE_F16 && (caps.shader_float16 == 0 || !caps.features.shader_float16))
         return "shaderFloat16 is not enabled";

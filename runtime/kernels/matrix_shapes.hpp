@@ -29,6 +29,9 @@ std::vector<uint32_t> usable_shapes(const DeviceCaps &caps, const MatrixUse &use
 // The first of them. nullptr: there is none.
 const vkattn_matrix_shape *largest_matrix_shape(const DeviceCaps &caps, const MatrixUse &use);
 
+// What tuning found (KernelTile::matrix_shape), where it is usable, or the largest, which is there.
+const vkattn_matrix_shape &matrix_shape_of(const DeviceCaps &caps, const MatrixUse &use, uint32_t tuned);
+
 // Why there are no such matrices here; "" if there are.
 std::string matrix_obstacle(const DeviceCaps &caps, const MatrixUse &use);
 

@@ -35,16 +35,18 @@ namespace vkattn::gpu {
 #define ACTIVATION_SIGMOID 6u
 #define ACTIVATION_SOFTPLUS 7u
 
-/* from WORKGROUP_SIZE on, which linear, linear_transposed and linear_dots have, too, of linear_coopmat: matrices of MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of
- * the factors have rows of whole eights without gaps between elements, that begin at multiples of 16 bytes. ROWS: of an
- * invocation of linear_addresses, a workgroup of linear_uniform, of all linear_vector; BLOCKS, of linear_addresses and
- * linear_uniform: of four features that an invocation takes at a time, of linear_vector of eight, quantised of two eights. TILES and
- * ROW_TILES, of linear_coopmat: matrices of a subgroup along the outputs and along the rows, of linear, linear_transposed and linear_dots: outputs and rows of an
- * invocation, even, and at most twice as many outputs as rows, in whose room sums pass through; MATRIX_STEP, of those but linear_dots: features in shared
- * memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are multiplied; FEATURE_SUBGROUPS: that multiply a part each of
- * a step's features, for the same outputs. Of linear_vector and linear_uniform:
- * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if the weight is
- * two matrices, see LinearPush. TRANSPOSED, of linear_transposed and linear_transposed_coopmat: which factors are, see LinearPush */
+/* from WORKGROUP_SIZE on, which linear, linear_transposed and linear_dots have, too, of linear_coopmat: matrices of
+ * MATRIX_M x MATRIX_K by MATRIX_K x MATRIX_N. ALIGNED: which of the factors have rows of whole eights without gaps between
+ * elements, that begin at multiples of 16 bytes. ROWS: of an invocation of linear_addresses, a workgroup of
+ * linear_uniform, of all linear_vector; BLOCKS, of linear_addresses and linear_uniform: of four features that an
+ * invocation takes at a time, of linear_vector of eight, quantised of two eights. TILES and ROW_TILES, of linear_coopmat:
+ * matrices of a subgroup along the outputs and along the rows, of linear, linear_transposed and linear_dots: outputs and
+ * rows of an invocation, even, and at most twice as many outputs as rows, in whose room sums pass through; MATRIX_STEP, of
+ * those but linear_dots: features in shared memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are
+ * multiplied; FEATURE_SUBGROUPS: that multiply a part each of a step's features, for the same outputs. Of linear_vector
+ * and linear_uniform: NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a
+ * float. GATED: 1 if the weight is two matrices, see LinearPush. TRANSPOSED, of linear_transposed and
+ * linear_transposed_coopmat: which factors are, see LinearPush */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features, of all parts */

@@ -22,36 +22,18 @@ layout(local_size_x_id = 7) in;
 
 const uint PARTS = WORKGROUP_SIZE / LINEAR_WORKGROUP_SIZE; // of the features, whose steps they take in turn
 const uint STEP = MATRIX_STEP;
-const uint PITCH = STEP / 4 + 1;    // of four features; neighbouring lines lie in other banks
-const uint LOADS = STEP / FEATURES; // of a line
+const uint PITCH = STEP / 4 + 1; // of four features; neighbouring lines lie in other banks
 const uint TILE_ROWS = ROW_TILES * LINEAR_SIDE, TILE_OUTPUTS = TILES * LINEAR_SIDE;
-const uint INPUT_LOADS = TILE_ROWS * LOADS / LINEAR_WORKGROUP_SIZE; // of an invocation, a load of each
-const uint WEIGHT_LOADS = TILE_OUTPUTS * LOADS / LINEAR_WORKGROUP_SIZE;
 
 shared vec4 input_tiles[PARTS * TILE_ROWS * PITCH];
 shared vec4 weight_tiles[PARTS * TILE_OUTPUTS * PITCH];
 #define STRIP(at) input_tiles[(at) / 4][(at) % 4]
 #define AS_STRIP(sum) (sum)
 #define FROM_STRIP(number) (number)
-#include "operators/linear_store.glsl"
+#include "operators/linear_tiles.glsl"
 
 uint input_at(uint line, uint feature) { return (own_part() * TILE_ROWS + line) * PITCH + feature / 4; }
 uint weight_at(uint line, uint feature) { return (own_part() * TILE_OUTPUTS + line) * PITCH + feature / 4; }
-
-uint load_of(uint i) { return place_in_part() + i * LINEAR_WORKGROUP_SIZE; }
-uint loaded_line(uint i) { return load_of(i) / LOADS; }
-uint own_feature() { return place_in_part() % LOADS * FEATURES; } // of a step, of all that it loads of lines
-
-// Elements of the first features of what this invocation loads; lines behind the last repeat it, and are not stored.
-uint input_rows[INPUT_LOADS];
-uint weight_rows[WEIGHT_LOADS];
-
-void find_lines(uint first_row, uint first_output) {
-    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) input_rows[i] =
-        input_element(min(first_row + loaded_line(i), push.rows - 1), 0);
-    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] =
-        weight_element(min(first_output + loaded_line(i), push.out_features - 1), 0);
-}
 
 #define PUT_FEATURES(tiles, at, features)                                                                              \
     tiles[at] = (features)[0];                                                                                         \

@@ -1,6 +1,6 @@
 // Sixteen features of a row of a quantised weight: eight, and eight elements_to_second further on, whose numbers lie in the same
-// bytes or beside them; or any eight, where EIGHT_FEATURES is defined. Loading has no branch, so that all of an invocation's loads are under way together; decoding waits until
-// the features are wanted.
+// bytes or beside them; or any eight, where EIGHT_FEATURES is defined. Loading has no branch, so that all of an invocation's loads
+// are under way together; decoding waits until the features are wanted.
 #ifndef LINEAR_BLOCKS_GLSL
 #define LINEAR_BLOCKS_GLSL
 

@@ -25,11 +25,8 @@ layout(local_size_x_id = 7) in;
 
 const uint PARTS = WORKGROUP_SIZE / LINEAR_WORKGROUP_SIZE; // of the features, whose steps they take in turn
 const uint STEP = LINEAR_DOTS_STEP;                        // input features of one pass through shared memory
-const uint VECTORS = STEP / FEATURES;                      // of a line
-const uint PITCH = VECTORS + 1;                            // neighbouring lines lie in other banks
+const uint PITCH = STEP / FEATURES + 1;                    // neighbouring lines lie in other banks
 const uint TILE_ROWS = ROW_TILES * LINEAR_SIDE, TILE_OUTPUTS = TILES * LINEAR_SIDE;
-const uint INPUT_LOADS = TILE_ROWS * VECTORS / LINEAR_WORKGROUP_SIZE; // of an invocation
-const uint WEIGHT_LOADS = TILE_OUTPUTS * VECTORS / LINEAR_WORKGROUP_SIZE;
 
 const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
 
@@ -46,23 +43,10 @@ shared uvec2 weight_tiles[PARTS * 2 * WEIGHT_SIZE];
 #define STRIP(at) input_tiles[(at) / 2][(at) % 2]
 #define AS_STRIP floatBitsToUint
 #define FROM_STRIP uintBitsToFloat
-#include "operators/linear_store.glsl"
+#include "operators/linear_tiles.glsl"
 
 uint input_at(uint line, uint vector) { return own_part() * 2 * INPUT_SIZE + line * PITCH + vector; }
 uint weight_at(uint line, uint vector) { return own_part() * 2 * WEIGHT_SIZE + line * PITCH + vector; }
-
-uint loaded_line(uint i) { return (place_in_part() + i * LINEAR_WORKGROUP_SIZE) / VECTORS; }
-
-// Elements of the first features of what this invocation loads; lines behind the last repeat it, and are not stored.
-uint input_rows[INPUT_LOADS];
-uint weight_rows[WEIGHT_LOADS];
-
-void find_lines(uint first_row, uint first_output) {
-    [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) input_rows[i] =
-        input_element(min(first_row + loaded_line(i), push.rows - 1), 0);
-    [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) weight_rows[i] =
-        weight_element(min(first_output + loaded_line(i), push.out_features - 1), 0);
-}
 
 uvec4 load_input_halves(uint row, uint feature) {
     if (WHOLE_STEPS || feature < push.in_features) return input_load8_halves(row + feature);
@@ -84,8 +68,6 @@ WEIGHT_LOAD load_weight(uint row, uint feature) {
 
 uvec4 loaded_inputs[INPUT_LOADS];
 WEIGHT_LOAD loaded_weights[WEIGHT_LOADS];
-
-uint own_feature() { return place_in_part() % VECTORS * FEATURES; } // of a step, of all that it loads
 
 void load_step(uint first_feature) {
     uint feature = first_feature + own_feature();
@@ -114,7 +96,7 @@ void fill_tiles(uint first_feature) {
 }
 
 void multiply_tiles() {
-    [[dont_unroll]] for (uint vector = 0; vector < VECTORS; ++vector) {
+    [[dont_unroll]] for (uint vector = 0; vector < LOADS; ++vector) {
         uvec4 weights[TILES];
         [[unroll]] for (uint o = 0; o < TILES; ++o) weights[o] =
             GET(weight_tiles, WEIGHT_SIZE, weight_at(own_output(o), vector));
