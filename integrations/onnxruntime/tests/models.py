@@ -43,9 +43,11 @@ class Graph:
         return self.add("MatMul", [x, self.weight(inputs, outputs)])
 
     def linear_4_bits(self, x, inputs, outputs, block=32, points=False, plain_scales=False):
-        """MatMulNBits with scales that f16 holds exactly, but with plain_scales."""
+        """MatMulNBits with scales that f16 holds exactly, but with plain_scales; their products with points, too."""
         blocks = -(-inputs // block)
-        scales = self.rng.uniform(0.5, 1.5, (outputs, blocks)) / (4 * np.sqrt(inputs))
+        scales = self.rng.integers(32, 96, (outputs, blocks)) / 64 / 2 ** np.ceil(2 + np.log2(inputs) / 2)
+        if plain_scales:
+            scales *= self.rng.uniform(0.9, 1.1, scales.shape)
         scales = scales.astype(np.float32 if plain_scales else np.float16).astype(self.dtype)
         packed = self.rng.integers(0, 256, (outputs, blocks, block // 2), dtype=np.uint8)
         weights = [self.constant(packed, "packed"), self.constant(scales.reshape(-1), "scales")]

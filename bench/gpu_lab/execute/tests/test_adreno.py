@@ -31,7 +31,7 @@ def test_an_attention_layer_submits_its_projections_its_attention_and_a_copy(tmp
     joined, projection = ([outputs // tile, -(-sequences * tokens // tile), 1] for outputs in (3 * features, features))
     attention = [2, 1, sequences], [128, 1, 1]  # two tiles of rows, since so few leave cores idle; one head
     dispatches = [each for each in found if each["kind"] == "dispatch"]
-    linear = [64, 1, 1]
+    linear = [2 * 64, 1, 1]  # a tile's invocations for each half of the features, since so few tiles leave cores idle
     assert [(each["groups"], each["workgroup"]) for each in dispatches] == [(joined, linear), attention, (projection, linear)]
     assert len({each["code"] for each in dispatches}) == 2
     assert all(each["code_bytes"] % 128 == 0 and each["code_bytes"] > 0 for each in dispatches)
