@@ -264,7 +264,7 @@ VKATTN_API vkattn_result vkattn_prewarm(vkattn_context context, const vkattn_att
  * lengths, and heads times batch, up to the same power of two) take the fastest from then on, in this context and,
  * through vkattn_context_save, in later ones. Each candidate's output is compared with that of the untuned plan first.
  * candidates: NULL, or where a list of vkattn_candidate is given, whose first is what a plan takes untuned; empty without queries or
- * keys. vkattn_tune_linear (operators.h) does the same for linear layers. */
+ * keys. vkattn_tune_attention_backward (gradients.h) does the same for its gradients, vkattn_tune_linear (operators.h) for linear layers. */
 VKATTN_API vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *desc,
                                      vkattn_list *candidates);
 

@@ -186,10 +186,10 @@ typedef struct vkattn_context_info {
  * shader cannot be told from a crash: call vkattn_withdraw_trials first, in your handler of SIGINT and SIGTERM. What was
  * condemned wrongly is tried again once the file is removed. */
 
-/* Of vkattn_context_info.tune_budget_ms: what a context may spend on measuring, while an application runs, what vkattn_tune and
- * vkattn_tune_linear measure when they are called.
+/* Of vkattn_context_info.tune_budget_ms: what a context may spend on measuring, while an application runs, what vkattn_tune,
+ * vkattn_tune_attention_backward and vkattn_tune_linear measure when they are called.
  *
- * Before the first plan of attention or of a linear layer, also of those in layers, of a class that neither this context has
+ * Before the first plan of attention, of its gradients or of a linear layer, also of those in layers, of a class that neither this context has
  * measured nor saved_data knows (problems that one choice serves, as vkattn_tune says), its candidates are timed on the
  * context's queue, on buffers of their own, as long as the budget lasts; the plan then takes the fastest. vkattn_context_save
  * keeps what was found: contexts that start from it measure those classes no more. Other threads that make plans of unknown
@@ -226,7 +226,7 @@ VKATTN_API void vkattn_context_destroy(vkattn_context context);
 VKATTN_API vkattn_result vkattn_context_facts(vkattn_context context, vkattn_device_facts *facts);
 
 /* What the context has learned, for vkattn_context_info.saved_data of a later run: the driver's compiled pipelines
- * (unless you gave a pipeline_cache), the verdicts of the self-test, and what vkattn_tune and vkattn_tune_linear found.
+ * (unless you gave a pipeline_cache), the verdicts of the self-test, and what tuning found.
  * bytes: in, the room in data; out, the size. data may be NULL to ask for the size, which may grow while other threads
  * make plans: fails then with VKATTN_ERROR_NO_ROOM. Of every version the data begin with the text "vkattn". */
 VKATTN_API vkattn_result vkattn_context_save(vkattn_context context, void *data, uint64_t *bytes);

@@ -35,7 +35,7 @@ typedef void (*vkattn_check_callback)(void *user, const vkattn_check *check);
 VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, vkattn_check_callback callback, void *user,
                                           vkattn_list *checks);
 
-/* One way of computing a problem, as vkattn_tune and vkattn_tune_linear tried it.
+/* One way of computing a problem, as vkattn_tune and its like tried it.
  *
  * kernel        VKATTN_KERNEL_AUTO of linear layers, whose tile names the shader
  * tile          "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"

@@ -735,6 +735,11 @@ class Context {
     // Measures the fastest way of computing an attention problem, for plans of such problems from then on.
     Returned<List<vkattn_candidate>> tune(const vkattn_attention_desc &desc) const { return tuned(vkattn_tune, desc); }
 
+    // The same of its gradients: the candidates of d_query, then those of d_key and d_value.
+    Returned<List<vkattn_candidate>> tune(const vkattn_attention_backward_desc &desc) const {
+        return tuned(vkattn_tune_attention_backward, desc);
+    }
+
     // The same of a linear layer.
     Returned<List<vkattn_candidate>> tune(const vkattn_linear_desc &desc) const {
         return tuned(vkattn_tune_linear, desc);

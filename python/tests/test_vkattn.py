@@ -349,6 +349,8 @@ def test_contexts_devices_and_what_they_learn():
     candidates = context.tune(vkattn.linear_problem(rows, weight, activation="silu", residual=random(9, 16)))
     assert sum(candidate.kept for candidate in candidates) == 1
     assert nmse(vkattn.linear(rows, weight, context=context), rows.astype("f8") @ weight.T.astype("f8")) < 1e-10
+    candidates = context.tune(vkattn.attention_backward_problem(query, query, query, query, ("query", "value"), is_causal=True))
+    assert sum(candidate.kept for candidate in candidates) == 2 and {each.tile.split(",")[0] for each in candidates} >= {"backward_queries"}
     again = vkattn.Context(0, saved=context.save())
     expected, _ = reference(query, query, query)
     assert nmse(vkattn.attention(query, query, query, context=again), expected) < 1e-10
@@ -522,11 +524,15 @@ def test_what_a_call_takes_is_told_before_it_is_made():
     assert bound["output"].is_written and bound["output"].bytes == query.nbytes
     product = vkattn.linear_problem(random(3, 64), random(32, 64))
     assert context.measure(product).kernel == "auto" and {each.role for each in context.bindings(product)} >= {"input", "weight", "output"}
+    gradients = vkattn.attention_backward_problem(query, key, key, query, "key", enable_gqa=True)
+    assert context.measure(gradients).dispatches > 1
+    assert {each.role for each in context.bindings(gradients) if each.is_written} == {"d_key", "workspace"}
     layer = vkattn.layer_problem(vkattn.layer_config("mha", embed_dim=64, num_heads=4), random(1, 7, 64), is_causal=True)
     assert context.measure(layer).workspace_bytes > 0
     for mistake, error, message in (
-            (lambda: context.measure(query), TypeError, "problem: ndarray, expected what one of these returns: problem, linear_problem, layer_p"),
-            (lambda: context.bindings(layer), TypeError, "problem: tuple, expected what one of these returns: problem, linear_problem$"),
+            (lambda: context.measure(query), TypeError, "problem: ndarray, expected what one of these returns: problem, linear_problem, attention_backward_problem, layer_p"),
+            (lambda: context.bindings(layer), TypeError, "problem: tuple, expected what one of these returns: problem, linear_p.*_backward_problem$"),
+            (lambda: vkattn.attention_backward_problem(query, query, query, query, "sinks"), ValueError, "gradients: 'sinks', expected some of query"),
             (lambda: vkattn.layer_problem(layer[0], query[0], cache=None), TypeError, "cache: no argument of a layer without a cache"),
             (lambda: context.measure(vkattn.problem(query, query, key)), vkattn.InvalidArgumentError, "value: shape"),
             (lambda: context.measure(vkattn.problem(query, query, query, kernel="latent_decode")), vkattn.UnsupportedError, "latent_decode")):

@@ -35,7 +35,8 @@ from .device_array import Array
 from .errors import (CompileError, DeviceLostError, InvalidArgumentError, NoDeviceError, NoRoomError, OutOfMemoryError,
                      UnsupportedError, VkattnError, WaitTimeoutError)
 from .estimate import Estimate, config_from_name, estimate
-from .gradients import attention_backward, embedding_backward, gated_activation_backward, linear_backward, norm_backward
+from .gradients import (attention_backward, attention_backward_problem, embedding_backward, gated_activation_backward, linear_backward,
+                        norm_backward)
 from .layers import Cache, Layer, cache_types, layer_config, layer_problem
 from .operators import (argmax, embedding, gated_activation, index, kv_append, linear, linear_problem, mask_indices, merge, norm,
                         rotary_embedding, top_k, weight_types)
@@ -51,7 +52,7 @@ __version__ = version()
 __all__ = ["Array", "BlockMask", "Cache", "Candidate", "Check", "CompileError", "Context", "DeviceLostError", "Estimate",
            "InvalidArgumentError", "Kernel", "Layer", "Measure", "NoDeviceError", "NoRoomError", "OutOfMemoryError",
            "PagedCache", "PlanBinding", "Program", "ProgramReport", "TuneBudget", "UnsupportedError", "VkattnError",
-           "WaitTimeoutError", "adamw", "argmax", "attention", "attention_backward", "cache_types", "causal_conv1d",
+           "WaitTimeoutError", "adamw", "argmax", "attention", "attention_backward", "attention_backward_problem", "cache_types", "causal_conv1d",
            "config_from_name", "create_block_mask", "cross_entropy",
            "default_context", "devices", "embedding", "embedding_backward", "errors", "estimate", "flex_attention", "from_dlpack",
            "gated_activation", "gated_activation_backward", "gated_rms_norm",

@@ -172,7 +172,8 @@ def _of_problem(problem, functions):
     raise TypeError(f"problem: {type(problem).__name__}, expected what one of these returns: {names}")
 
 
-_PROBLEMS = {_abi.AttentionDesc: "problem", _abi.LinearDesc: "linear_problem", _abi.LayerCall: "layer_problem"}
+_PROBLEMS = {_abi.AttentionDesc: "problem", _abi.LinearDesc: "linear_problem",
+             _abi.AttentionBackwardDesc: "attention_backward_problem", _abi.LayerCall: "layer_problem"}
 
 
 class Context:
@@ -184,7 +185,7 @@ class Context:
     saved       bytes of an earlier save()
     journal     a file that notes which shaders are being tried, so that a driver that ends the process costs one start
                 (docs/devices.md); a path, or True: one in the user's folder for caches. None: nothing is noted
-    tune_budget_ms   milliseconds that may go, in all, into measuring candidates of attention and linear layers before the first
+    tune_budget_ms   milliseconds that may go, in all, into measuring candidates of attention, its gradients and linear layers before the first
                 call of a class of problems that nothing is known of (docs/performance.md); save() keeps what they found. With a
                 journal, best. 0: nothing is measured but by tune()
     tune_gpus_alone  True: nothing is measured so on CPU drivers, which take long to compile
@@ -251,9 +252,11 @@ class Context:
                 for check in checks]
 
     def tune(self, desc):
-        """Measures the fastest way of computing a problem (see problem, linear_problem), for such problems from then on, those
-        of layers among them. Recorded programs stay as they are."""
-        tune = _of_problem(desc, {_abi.AttentionDesc: "vkattn_tune", _abi.LinearDesc: "vkattn_tune_linear"})
+        """Measures the fastest way of computing a problem (see problem, linear_problem, attention_backward_problem), for such problems from
+        then on, those of layers among them. Recorded programs stay as they are. Of gradients the candidates of query's come first, then
+        those of key's and value's, and of each one is kept."""
+        tune = _of_problem(desc, {_abi.AttentionDesc: "vkattn_tune", _abi.LinearDesc: "vkattn_tune_linear",
+                                  _abi.AttentionBackwardDesc: "vkattn_tune_attention_backward"})
         with self.lock:
             candidates = listed(_abi.Candidate, tune, self.handle.raw, desc)
             self._generation += 1
@@ -263,22 +266,23 @@ class Context:
     def measure(self, problem):
         """What a call would take of this device, a Measure; nothing is computed, compiled, tested or tuned for it.
 
-        problem  what problem, linear_problem or layer_problem returns
+        problem  what problem, linear_problem, attention_backward_problem or layer_problem returns
         Raises what the call would, UnsupportedError where no kernel serves here.
         """
         raw = _abi.Measure()
         *config, desc = problem if isinstance(problem, tuple) else (problem,)
         function = _of_problem(desc, {_abi.AttentionDesc: "vkattn_attention_measure", _abi.LinearDesc: "vkattn_linear_measure",
-                                      _abi.LayerCall: "vkattn_layer_measure"})
+                                      _abi.AttentionBackwardDesc: "vkattn_attention_backward_measure", _abi.LayerCall: "vkattn_layer_measure"})
         call(function, self.handle.raw, *config, desc, raw)
         return Measure(raw.workspace_bytes, raw.dispatches, _kernel_name(raw.kernel))
 
     def bindings(self, problem):
         """What a call reads and writes on the device, its workspace too: a list of PlanBinding. Makes its plan.
 
-        problem  what problem or linear_problem returns
+        problem  what problem, linear_problem or attention_backward_problem returns
         """
-        function = _of_problem(problem, {_abi.AttentionDesc: "vkattn_attention_plan", _abi.LinearDesc: "vkattn_linear_plan"})
+        function = _of_problem(problem, {_abi.AttentionDesc: "vkattn_attention_plan", _abi.LinearDesc: "vkattn_linear_plan",
+                                          _abi.AttentionBackwardDesc: "vkattn_attention_backward_plan"})
         with self.lock:
             plan = Handle(lambda raw: call(function, self.handle.raw, problem, raw), "vkattn_plan_destroy")
             return [PlanBinding(each.name.decode(), each.bytes, each.alignment, bool(each.is_written))

@@ -129,6 +129,21 @@ def _take_functions(problem, call, functions, captured, captured_numbers, names,
     return [variant]
 
 
+def attention_backward_problem(query, key, value, d_output, gradients=("query", "key", "value"), **arguments):
+    """The C description of a call of attention_backward with the output and log_sum_exp that attention returned, for Context.tune:
+    of each of "query", "key" and "value" that is named the gradient in its own type; arguments: those of attention."""
+    call = Call(None, (("query", query), ("key", key), ("value", value), ("d_output", d_output)))
+    described = Problem({"query": query, "key": key, "value": value, **arguments}, call)
+    call.outputs.clear()
+    described.desc.output = described.desc.log_sum_exp = _abi.Tensor()
+    desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(described.desc))
+    d_output = call.take("d_output", d_output, strided=True)
+    desc.d_output = describe(d_output.reshape((1,) * described.missing + d_output.shape), "d_output")
+    for name in _checked_names(gradients, _OF[:3]):
+        setattr(desc, f"d_{name}", describe(call.result(f"d_{name}", call.inputs[name].shape, dtype_of(call.inputs[name])), f"d_{name}"))
+    return desc
+
+
 @outside_graphs
 def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=None, gradients=("query", "key", "value"), score_mod=None,
                        mask_mod=None, score_mod_grad=None, score_mod_grad_captured=None, block_mask=None, captured=(), captured_numbers=(),

@@ -596,6 +596,11 @@ vkattn_result vkattn_tune(vkattn_context context, const vkattn_attention_desc *d
                      [](const vkattn_attention_desc &given) { return check_attention(given); });
 }
 
+vkattn_result vkattn_tune_attention_backward(vkattn_context context, const vkattn_attention_backward_desc *desc,
+                                             vkattn_list *candidates) {
+    return tune_with(context, desc, candidates, backward_problems);
+}
+
 vkattn_result vkattn_variant_create(vkattn_context context, const vkattn_variant_info *info, vkattn_variant *variant) {
     return create(variant, "variant", [&] {
         require_given(context, "context");

@@ -12,6 +12,7 @@
 namespace vkattn {
 
 struct AttentionProblem;
+struct BackwardProblem;
 struct LinearOperands;
 struct LinearProblem;
 
@@ -23,6 +24,7 @@ struct SavedTuning {
 };
 
 using SavedAttentionTuning = SavedTuning<AttentionClass>;
+using SavedBackwardTuning = SavedTuning<BackwardClass>;
 using SavedLinearTuning = SavedTuning<LinearClass>;
 
 // What tuning has found best on a device for problems of one kind. Thread safe.
@@ -78,11 +80,13 @@ class TuningTable {
 
 struct Tunings {
     TuningTable<AttentionClass> attention;
+    TuningTable<BackwardClass> backward;
     TuningTable<LinearClass> linear;
 
     // What is measured unasked, and how, before a plan takes it; empty: nothing is.
     TuningBudget budget;
     std::function<void(const AttentionProblem &)> measure_attention;
+    std::function<void(const BackwardProblem &)> measure_backward;
     std::function<void(const LinearProblem &, const LinearOperands &)> measure_linear;
 };
 

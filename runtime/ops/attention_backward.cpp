@@ -16,6 +16,7 @@
 #include "shaders/interface/sort_lists.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace vkattn {
 namespace {
@@ -47,6 +48,7 @@ struct Backward {
 #undef VKATTN_MEMBER
     View d_sinks;
     std::array<View, CAPTURED_TENSORS> d_captured;
+    KernelTile tile; // of rows or keys, where tuning tries it
 };
 
 void refuse(bool given, const char *what) {
@@ -169,6 +171,18 @@ Backward check_backward(const vkattn_attention_backward_desc &desc) {
 
 bool is_wanted(const View &gradient) { return present(gradient) && !is_empty(gradient.tensor); }
 
+// Whether the problem's variant, if it has one, can be in the shader.
+bool serves(const AttentionProblem &problem, const Shader &shader) {
+    return problem.variant == nullptr || problem.variant->variant->serves(shader);
+}
+
+// Of shaders that the self-test has not found wrong.
+BackwardChoice choose_right(const PlanBuilder &builder, const BackwardProblem &problem) {
+    return choose_backward(problem, builder.context().caps(), [&](const Shader &shader) {
+        return serves(problem.attention, shader) && is_right(builder, shader);
+    });
+}
+
 // Adds the steps of a checked problem.
 class BackwardSteps {
   public:
@@ -181,18 +195,24 @@ class BackwardSteps {
             add_rows();
         else
             stand_in_for_queries();
-        if (is_wanted(given_.d_query) && has_queries(given_.problem)) add_queries();
-        if (is_wanted(given_.d_key) || is_wanted(given_.d_value)) add_keys();
+        if (wants_queries()) add_queries();
+        if (wants_keys()) add_keys();
         if (is_wanted(given_.d_attn_mask)) add_mask();
         if (is_wanted(given_.d_sinks)) add_sinks();
         if (std::ranges::any_of(given_.d_captured, is_wanted)) add_captured();
     }
 
-    // The names of its shaders.
-    const std::string &names() const { return names_; }
+    // The names of its shaders, and whether tuning found them.
+    std::string names() const {
+        const bool is_tuned = (queries_ && queries_->is_tuned) || (keys_ && keys_->is_tuned);
+        return names_ + (is_tuned ? ": the fastest that tuning found for such problems" : "");
+    }
 
   private:
     View reserve(const vkattn_tensor &tensor) { return {tensor, builder_.reserve_workspace(extent_bytes(tensor))}; }
+
+    bool wants_queries() const { return is_wanted(given_.d_query) && has_queries(given_.problem); }
+    bool wants_keys() const { return is_wanted(given_.d_key) || is_wanted(given_.d_value); }
 
     // What is computed of the rows alone: the output, where it is not given, deltas, sorted lists.
     void add_rows() {
@@ -202,6 +222,8 @@ class BackwardSteps {
         if (has_keys(given_.problem)) keep_mask();
         if (!has_keys(given_.problem)) sources_[BINDING_KEY] = sources_[BINDING_VALUE] = sources_[BINDING_QUERY];
         if (present(problem_.key_indices)) add_sorted_lists();
+        if (wants_queries()) queries_ = choose(BackwardSums::kQueries);
+        if (wants_keys()) keys_ = choose(BackwardSums::kKeys);
         add_deltas();
         builder_.barrier();
     }
@@ -332,8 +354,10 @@ class BackwardSteps {
         gpu::AttentionPush push{};
         push.first_key = deltas.groups[0];
         push.last_key = deltas.groups[1];
-        if (problem_.query.type == VKATTN_TYPE_F16 && (matrices_of(BackwardSums::kQueries).shader != nullptr ||
-                                                       matrices_of(BackwardSums::kKeys).shader != nullptr)) {
+        const auto takes_matrices = [](const std::optional<BackwardChoice> &choice) {
+            return choice.has_value() && choice->kernel == &kBackwardCoopmat;
+        };
+        if (problem_.query.type == VKATTN_TYPE_F16 && (takes_matrices(queries_) || takes_matrices(keys_))) {
             largest_ = reserve(
                 contiguous(VKATTN_TYPE_F32, {uint64_t{deltas.groups[0]} * deltas.groups[1] * deltas.groups[2], 2}));
             deltas.constants.GRADIENT_PAIRS |= GRADIENTS_LARGEST;
@@ -342,17 +366,25 @@ class BackwardSteps {
         bind(builder_, step, BINDING_CARRIES, largest_);
     }
 
-    // Whether the problem's variant, if it has one, can be in the shader.
-    bool serves(const Shader &shader) const {
-        return problem_.variant == nullptr || problem_.variant->variant->serves(shader);
+    // Shaders of sums that are empty find nothing to pass by, and need tiles for that.
+    BackwardChoice choose(BackwardSums sums) {
+        BackwardProblem problem{sums, problem_, given_.d_output.tensor};
+        if (sums == BackwardSums::kQueries) {
+            problem.d_query = given_.d_query.tensor;
+        } else {
+            problem.d_key = given_.d_key.tensor;
+            problem.d_value = given_.d_value.tensor;
+        }
+        if (!has_queries(given_.problem) || !has_keys(given_.problem))
+            return choose_backward(problem, caps_, [](const Shader &) { return false; });
+        problem.tile = given_.tile.kernel != 0 ? given_.tile : tuned_tile(problem);
+        return choose_right(builder_, problem);
     }
 
-    // What matrix units serve, and the self-test has not found wrong.
-    BackwardMatrices matrices_of(BackwardSums sums) const {
-        const BackwardMatrices matrices = backward_matrices(problem_, given_.d_output.tensor, caps_, sums);
-        const bool takes = matrices.shader != nullptr && has_queries(given_.problem) && serves(*matrices.shader) &&
-                           is_right(builder_, *matrices.shader);
-        return takes ? matrices : BackwardMatrices{};
+    KernelTile tuned_tile(const BackwardProblem &problem) const {
+        Tunings &tunings = builder_.context().tunings();
+        if (!builder_.is_measure() && tunings.measure_backward) tunings.measure_backward(problem);
+        return tunings.backward.find(class_of(problem));
     }
 
     // In one dispatch.
@@ -374,15 +406,10 @@ class BackwardSteps {
         return copy;
     }
 
-    bool takes_addresses(const Shader &shader, BackwardSums sums) const {
-        return has_queries(given_.problem) && has_keys(given_.problem) &&
-               suits_backward_addresses(problem_, caps_, sums) && serves(shader) && is_right(builder_, shader);
-    }
-
-    Step &add_addressed(AttentionShape::Dispatch dispatch, gpu::AttentionParameters parameters,
-                        const AddressedBackwardTile &tile, const View &first, const View &second) {
+    Step &add_addressed(AttentionShape::Dispatch dispatch, gpu::AttentionParameters parameters, const View &first,
+                        const View &second) {
         const View rows[] = {passing(first), passing(second)};
-        dispatch.constants = backward_constants(problem_, tile, rows[0].tensor, rows[1].tensor);
+        set_addressed_rows(dispatch.constants, rows[0].tensor, rows[1].tensor);
         parameters.addressed_strides = addressed_strides(rows[0].tensor, rows[1].tensor);
         gpu::AttentionPush push{};
         push.addressed_end = static_cast<uint32_t>(rows[0].tensor.shape[2]);
@@ -394,40 +421,18 @@ class BackwardSteps {
         return step;
     }
 
-    void add_addressed_queries() {
-        const Shader &shader = shaders::backward_queries_addresses;
-        const AddressedBackwardTile tile = addressed_backward_tile(problem_, caps_, BackwardSums::kQueries);
-        const AttentionShape shape = shape_of_rows(shader, constants_of(problem_, tile.workgroup), tile.workgroup);
-        Step &step = add_addressed(shape.dispatches[0], shape.parameters, tile, {problem_.key, sources_[BINDING_KEY]},
-                                   {problem_.value, sources_[BINDING_VALUE]});
-        bind(builder_, step, BINDING_D_QUERY, given_.d_query);
-    }
-
-    void add_addressed_keys() {
-        const AddressedBackwardTile tile = addressed_backward_tile(problem_, caps_, BackwardSums::kKeys);
-        const Grid groups{tiles(problem_.kv_len, tile.workgroup), problem_.kv_heads, problem_.batch};
-        Step &step =
-            add_addressed({&shaders::backward_keys_addresses, {}, groups, 0, flops_of_products()},
-                          parameters_of(problem_), tile, {problem_.query, sources_[BINDING_QUERY]}, given_.d_output);
-        bind(builder_, step, BINDING_D_KEY, given_.d_key);
-        bind(builder_, step, BINDING_D_VALUE, given_.d_value);
-    }
-
     void add_queries() {
-        if (takes_addresses(shaders::backward_queries_addresses, BackwardSums::kQueries))
-            return add_addressed_queries();
-        if (const BackwardMatrices matrices = matrices_of(BackwardSums::kQueries); matrices.shader != nullptr) {
-            const AttentionShape shape = shape_of_rows(*matrices.shader, matrices.constants, matrices.own);
-            bind(builder_, add_matrices(shape.dispatches[0], shape.parameters), BINDING_D_QUERY, given_.d_query);
-            return;
-        }
-        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kQueries);
-        const AttentionShape shape =
-            shape_of_rows(shaders::backward_queries, backward_constants(problem_, tile), tile.own());
+        const AttentionShape shape = shape_of_rows(*queries_->shader, queries_->constants, queries_->own);
+        const AttentionShape::Dispatch &dispatch = shape.dispatches[0];
+        const auto bind_gradients = [&](Step &step) { bind(builder_, step, BINDING_D_QUERY, given_.d_query); };
+        if (queries_->kernel == &kBackwardAddresses)
+            return bind_gradients(add_addressed(dispatch, shape.parameters, {problem_.key, sources_[BINDING_KEY]},
+                                                {problem_.value, sources_[BINDING_VALUE]}));
+        if (queries_->kernel == &kBackwardCoopmat) return bind_gradients(add_matrices(dispatch, shape.parameters));
         const uint64_t rows = extent_elements(problem_.log_sum_exp);
-        add_in_turn(shape.dispatches[0], shape.parameters, slots_of(problem_),
-                    passing_of_dispatch(problem_, caps_, tile, slots_of(problem_)), rows * problem_.head_dim,
-                    [&](Step &step) { bind(builder_, step, BINDING_D_QUERY, given_.d_query); });
+        add_in_turn(dispatch, shape.parameters, slots_of(problem_),
+                    passing_of_dispatch(problem_, caps_, *queries_, slots_of(problem_)), rows * problem_.head_dim,
+                    bind_gradients);
     }
 
     double flops_of_products() const {
@@ -436,41 +441,37 @@ class BackwardSteps {
     }
 
     void add_keys() {
-        if (takes_addresses(shaders::backward_keys_addresses, BackwardSums::kKeys)) return add_addressed_keys();
-        if (const BackwardMatrices matrices = matrices_of(BackwardSums::kKeys); matrices.shader != nullptr) {
-            const Grid groups{tiles(problem_.kv_len, matrices.own), problem_.kv_heads, problem_.batch};
-            Step &step = add_matrices({matrices.shader, matrices.constants, groups, 0, flops_of_products()},
-                                      parameters_of(problem_));
-            bind(builder_, step, BINDING_D_KEY, given_.d_key);
-            bind(builder_, step, BINDING_D_VALUE, given_.d_value);
-            return;
-        }
-        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kKeys);
-        const uint64_t rows = rows_of(problem_);
-        const uint32_t each = passing_of_dispatch(problem_, caps_, tile, rows);
-        const AttentionShape::Dispatch dispatch{&shaders::backward_keys,
-                                                backward_constants(problem_, tile),
-                                                {tiles(problem_.kv_len, tile.own()), problem_.kv_heads, problem_.batch},
+        if (!keys_.has_value()) keys_ = choose(BackwardSums::kKeys); // without queries
+        const AttentionShape::Dispatch dispatch{keys_->shader,
+                                                keys_->constants,
+                                                {tiles(problem_.kv_len, keys_->own), problem_.kv_heads, problem_.batch},
                                                 0,
                                                 flops_of_products()};
+        const gpu::AttentionParameters parameters = parameters_of(problem_);
+        const auto bind_gradients = [&](Step &step) {
+            bind(builder_, step, BINDING_D_KEY, given_.d_key);
+            bind(builder_, step, BINDING_D_VALUE, given_.d_value);
+        };
+        if (keys_->kernel == &kBackwardAddresses)
+            return bind_gradients(
+                add_addressed(dispatch, parameters, {problem_.query, sources_[BINDING_QUERY]}, given_.d_output));
+        if (keys_->kernel == &kBackwardCoopmat) return bind_gradients(add_matrices(dispatch, parameters));
+        const uint64_t rows = rows_of(problem_);
         const auto &shape = problem_.key.shape;
-        add_in_turn(dispatch, parameters_of(problem_), rows, each,
-                    shape[0] * shape[1] * shape[2] * (problem_.head_dim + problem_.v_head_dim), [&](Step &step) {
-                        bind(builder_, step, BINDING_D_KEY, given_.d_key);
-                        bind(builder_, step, BINDING_D_VALUE, given_.d_value);
-                    });
+        add_in_turn(dispatch, parameters, rows, passing_of_dispatch(problem_, caps_, *keys_, rows),
+                    shape[0] * shape[1] * shape[2] * (problem_.head_dim + problem_.v_head_dim), bind_gradients);
     }
 
     void add_mask() {
-        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kMask);
+        const BackwardShape tile = mask_shape(problem_, caps_);
         const auto [entries, heads, rows, len] = std::to_array(given_.d_attn_mask.tensor.shape);
-        const uint32_t query_tiles = tiles(problem_.q_len, tile.own());
+        const uint32_t query_tiles = tiles(problem_.q_len, tile.own);
         const uint64_t passing =
             problem_.batch / entries * (problem_.query_heads / heads) * (rows == 1 ? query_tiles : 1);
-        const uint32_t each = passing_of_dispatch(problem_, caps_, tile, passing * tile.passing()) / tile.passing();
+        const uint32_t each = passing_of_dispatch(problem_, caps_, tile, passing * tile.passing) / tile.passing;
         const AttentionShape::Dispatch dispatch{&shaders::backward_mask,
-                                                backward_constants(problem_, tile),
-                                                {tiles(len, tile.passing()) * (rows == 1 ? 1 : query_tiles),
+                                                tile.constants,
+                                                {tiles(len, tile.passing) * (rows == 1 ? 1 : query_tiles),
                                                  static_cast<uint32_t>(heads), static_cast<uint32_t>(entries)},
                                                 0,
                                                 flops_of_products() / 2};
@@ -496,10 +497,10 @@ class BackwardSteps {
 
     // Sums in the workspace become 0, tiles add to them, and they become the gradients.
     void add_captured() {
-        if (!serves(shaders::backward_captured))
+        if (!serves(problem_, shaders::backward_captured))
             fail(VKATTN_ERROR_UNSUPPORTED, "variant: has no module ", shaders::backward_captured.name);
-        const BackwardTile tile = backward_tile(problem_, caps_, BackwardSums::kMask);
-        gpu::AttentionConstants constants = backward_constants(problem_, tile);
+        const BackwardShape tile = mask_shape(problem_, caps_);
+        gpu::AttentionConstants constants = tile.constants;
         uint64_t words = 0;
         for (uint32_t i = 0; i < CAPTURED_TENSORS; ++i) {
             if (!is_wanted(given_.d_captured[i])) continue;
@@ -543,13 +544,12 @@ class BackwardSteps {
     // Of 16 pairs of an invocation: some hundred turns of loops of the user's own, or the additions to 64 sums.
     static constexpr uint32_t kIterationsOfCapturedTile = 16384;
 
-    void add_captured_tiles(const BackwardTile &tile, const gpu::AttentionConstants &constants, const View &sums) {
-        const AttentionShape::Dispatch dispatch{
-            &shaders::backward_captured,
-            constants,
-            {tiles(problem_.q_len, tile.own()), problem_.query_heads, problem_.batch},
-            0,
-            flops_of_products() / 2};
+    void add_captured_tiles(const BackwardShape &tile, const gpu::AttentionConstants &constants, const View &sums) {
+        const AttentionShape::Dispatch dispatch{&shaders::backward_captured,
+                                                constants,
+                                                {tiles(problem_.q_len, tile.own), problem_.query_heads, problem_.batch},
+                                                0,
+                                                flops_of_products() / 2};
         add_in_turn(dispatch, parameters_of(problem_), problem_.kv_len,
                     passing_of_dispatch(problem_, caps_, tile, problem_.kv_len, kIterationsOfCapturedTile), 1,
                     [&](Step &step) { bind(builder_, step, BINDING_CAPTURED_SUMS, sums); });
@@ -561,7 +561,8 @@ class BackwardSteps {
     AttentionProblem problem_; // as the shaders have it
     AttentionSources sources_;
     std::string names_;
-    View deltas_, largest_; // largest_: see shaders/kernels/backward_deltas.comp
+    std::optional<BackwardChoice> queries_, keys_; // how gradients of them are computed
+    View deltas_, largest_;                        // largest_: see shaders/kernels/backward_deltas.comp
 };
 
 void allow_roles(PlanBuilder &builder, const Backward &backward, const AttentionSources &sources) {
@@ -598,6 +599,38 @@ void add_attention_backward(PlanBuilder &builder, const vkattn_attention_desc &a
     backward.d_key = gradients.d_key;
     backward.d_value = gradients.d_value;
     add_steps(builder, backward, sources);
+}
+
+std::vector<BackwardProblem> backward_problems(const vkattn_attention_backward_desc &desc) {
+    const Backward backward = check_backward(desc);
+    if (!has_queries(backward.problem) || !has_keys(backward.problem)) return {};
+    const BackwardProblem neither{BackwardSums::kQueries, with_memory(backward.problem), backward.d_output.tensor};
+    std::vector<BackwardProblem> problems;
+    if (is_wanted(backward.d_query)) problems.emplace_back(neither).d_query = backward.d_query.tensor;
+    if (!is_wanted(backward.d_key) && !is_wanted(backward.d_value)) return problems;
+    BackwardProblem &keys = problems.emplace_back(neither);
+    keys.sums = BackwardSums::kKeys;
+    keys.d_key = backward.d_key.tensor;
+    keys.d_value = backward.d_value.tensor;
+    return problems;
+}
+
+BackwardChoice choose_tested(Context &context, const BackwardProblem &problem) {
+    return choose_right(PlanBuilder(context), problem);
+}
+
+void add_attention_backward(PlanBuilder &builder, const BackwardProblem &problem) {
+    Backward backward{};
+    backward.problem = problem.attention;
+    backward.tile = problem.tile;
+    const auto bound = [](const vkattn_tensor &tensor, vkattn_role role) {
+        return present(tensor) ? role_view(tensor, role) : View{};
+    };
+    backward.d_output = bound(problem.d_output, VKATTN_ROLE_D_OUTPUT);
+    backward.d_query = bound(problem.d_query, VKATTN_ROLE_D_QUERY);
+    backward.d_key = bound(problem.d_key, VKATTN_ROLE_D_KEY);
+    backward.d_value = bound(problem.d_value, VKATTN_ROLE_D_VALUE);
+    add_steps(builder, backward, roles_of(backward.problem));
 }
 
 void plan_attention_backward(PlanBuilder &builder, const vkattn_attention_backward_desc &desc) {

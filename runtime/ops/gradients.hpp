@@ -1,5 +1,6 @@
 #pragma once
 
+#include "runtime/kernels/backward.hpp"
 #include "runtime/ops/attention.hpp"
 #include "runtime/ops/linear.hpp"
 #include "runtime/ops/norm.hpp"
@@ -17,6 +18,15 @@ struct AttentionGradients {
 // Of a description with output and log_sum_exp. Fails with VKATTN_ERROR_UNSUPPORTED for what has no gradients.
 void add_attention_backward(PlanBuilder &builder, const vkattn_attention_desc &attention,
                             const AttentionSources &sources, const AttentionGradients &gradients);
+
+// What tuning measures of a checked description: the gradients of queries, those of keys and values; none without queries or keys.
+std::vector<BackwardProblem> backward_problems(const vkattn_attention_backward_desc &desc);
+
+// How a plan computes them, divided as the problem's tile says or, if it names no kernel, untuned.
+BackwardChoice choose_tested(Context &context, const BackwardProblem &problem);
+
+// The steps of these alone, of what is bound for roles; its tile names a kernel.
+void add_attention_backward(PlanBuilder &builder, const BackwardProblem &problem);
 
 struct LinearGradients {
     View input{}, weight{}, d_output{}, residual{}, d_input{}, d_weight{}, d_bias{}; // weight [out,in]

@@ -24,6 +24,14 @@ struct AttentionClass {
     bool operator==(const AttentionClass &) const = default;
 };
 
+// Gradients of attention that one choice is good for: those of queries, or those of keys and values.
+struct BackwardClass {
+    AttentionClass attention;
+    uint32_t sums;                                                  // which
+    uint32_t d_output_type, d_query_type, d_key_type, d_value_type; // VKATTN_TYPE_NONE: not computed
+    bool operator==(const BackwardClass &) const = default;
+};
+
 // Linear layers that one choice is good for.
 struct LinearClass {
     uint32_t input_type, weight_type, output_type;

@@ -57,13 +57,15 @@ void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor
     buffer.write(0, bytes.data(), bytes.size());
 }
 
-TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
+} // namespace
+
+TrialBuffers trial_buffers(Context &context, const AttentionProblem &problem, bool are_compared) {
     TrialBuffers buffers;
     for (const AttentionTensor &tensor : kAttentionTensors) {
         const vkattn_tensor &layout = problem.*tensor.member;
         if (!present(layout) || is_of_key(problem, tensor)) continue;
-        if (tensor.contents == TrialContents::kResults)
-            buffers.add_output(context, layout);
+        if (tensor.contents == TrialContents::kResults && are_compared)
+            buffers.add_output(context, tensor.role, layout);
         else if (tensor.contents == TrialContents::kNumbers)
             buffers.add_numbers(context, tensor.role, layout);
         else
@@ -72,13 +74,15 @@ TrialBuffers buffers_of(Context &context, const AttentionProblem &problem) {
     return buffers;
 }
 
-uint64_t bytes_of(const AttentionProblem &problem) {
+uint64_t trial_bytes(const AttentionProblem &problem) {
     uint64_t bytes = 0;
     for (const AttentionTensor &tensor : kAttentionTensors)
         if (const vkattn_tensor &layout = problem.*tensor.member; present(layout) && !is_of_key(problem, tensor))
             bytes += extent_bytes(layout);
     return bytes;
 }
+
+namespace {
 
 AttentionChoice choose(Context &context, const AttentionProblem &problem, const KernelTile &tile) {
     AttentionProblem first = divided(split_to_bind(problem, context.caps()).front(), tile);
@@ -116,7 +120,7 @@ class Search {
     Search(Context &context, const AttentionProblem &problem, TrialTime &time)
         : context_(context), problem_(problem),
           tiles_(
-              {bytes_of(problem), [&] { return buffers_of(context, problem); }},
+              {trial_bytes(problem), [&] { return trial_buffers(context, problem, true); }},
               [&](const KernelTile &tile) { return make_trial(context, problem, tile); },
               {.kernel = static_cast<uint32_t>(choose(context, problem, {}).name)}, time) {}
 

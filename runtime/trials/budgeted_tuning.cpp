@@ -102,6 +102,11 @@ void allow_tuning(Context &context, double milliseconds, Clock clock) {
         tuning->measure(context.tunings().attention, problem,
                         [&](TrialTime &time) { return tune(context, problem, time); });
     };
+    tunings.measure_backward = [&context, tuning](const BackwardProblem &problem) {
+        if (!can_be_tuned(problem.attention)) return;
+        tuning->measure(context.tunings().backward, problem,
+                        [&](TrialTime &time) { return tune(context, problem, time); });
+    };
     tunings.measure_linear = [&context, tuning](const LinearProblem &problem, const LinearOperands &given) {
         const LinearOperands operands = for_roles(given);
         tuning->measure(context.tunings().linear, problem,

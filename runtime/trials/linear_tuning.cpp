@@ -29,7 +29,7 @@ TrialMemory memory_of(Context &context, const LinearOperands &operands) {
                 TrialBuffers buffers;
                 for (const View *view : inputs_of(operands))
                     buffers.add_numbers(context, view->source.role, view->tensor);
-                buffers.add_output(context, four_dimensional(operands.output.tensor));
+                buffers.add_output(context, VKATTN_ROLE_OUTPUT, four_dimensional(operands.output.tensor));
                 return buffers;
             }};
 }

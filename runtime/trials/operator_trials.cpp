@@ -570,7 +570,7 @@ template <vkattn_type type, uint32_t unrolled>
 bool has_matrices(const DeviceCaps &caps) {
     const Shader &shader =
         type == VKATTN_TYPE_BF16 ? shaders::backward_keys_coopmat_bf16 : shaders::backward_keys_coopmat;
-    return *obstacle_of_matrices(caps) == '\0' && caps.traits.matrix_units == 1 && caps.max_loop_iterations == 0 &&
+    return *obstacle_of_matrices(caps) == '\0' && caps.traits.matrix_units != 0 && caps.max_loop_iterations == 0 &&
            matrices_beside_loads(caps) > 1 &&
            (type == VKATTN_TYPE_BF16 || (caps.traits.unroll_matrices != 0) == (unrolled != 0)) &&
            matrix_obstacle(caps, {&shader, type, 0}).empty();

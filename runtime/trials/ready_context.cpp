@@ -41,6 +41,7 @@ std::unique_ptr<Context> ready_context(const vkattn_context_info &info) {
     keep_journal(info, *context);
     context->read_matrices();
     context->tunings().attention.load(saved.attention_tunings);
+    context->tunings().backward.load(saved.backward_tunings);
     context->tunings().linear.load(saved.linear_tunings);
     context->variants().load(saved.variants);
     context->pipelines().load(saved.pipelines);

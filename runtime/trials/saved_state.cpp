@@ -12,7 +12,7 @@
 namespace vkattn {
 namespace {
 
-constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '8'};
+constexpr char kMagic[8] = {'v', 'k', 'a', 't', 't', 'n', '0', '9'};
 
 struct SavedHeader {
     char magic[8];
@@ -20,6 +20,7 @@ struct SavedHeader {
     uint64_t checksum; // of everything after the header
     uint64_t verdict_bytes;
     uint64_t attention_tuning_bytes;
+    uint64_t backward_tuning_bytes;
     uint64_t linear_tuning_bytes;
     uint64_t variant_bytes;
     uint64_t pipeline_bytes;
@@ -49,18 +50,23 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
     return hash.value();
 }
 
-SavedState ignored(std::string reason) { return {{}, {}, {}, {}, {}, std::move(reason)}; }
+SavedState ignored(std::string reason) {
+    SavedState state;
+    state.reason = std::move(reason);
+    return state;
+}
 
 // Whether content, which follows the header, has the sizes that the header says, and its checksum.
 bool is_whole(const SavedHeader &header, std::span<const std::byte> content) {
     uint64_t room = content.size();
-    for (uint64_t bytes : {header.verdict_bytes, header.attention_tuning_bytes, header.linear_tuning_bytes,
-                           header.variant_bytes, header.pipeline_bytes}) {
+    for (uint64_t bytes : {header.verdict_bytes, header.attention_tuning_bytes, header.backward_tuning_bytes,
+                           header.linear_tuning_bytes, header.variant_bytes, header.pipeline_bytes}) {
         if (bytes > room) return false;
         room -= bytes;
     }
     return room == 0 && header.verdict_bytes % sizeof(SavedVerdict) == 0 &&
            header.attention_tuning_bytes % sizeof(SavedAttentionTuning) == 0 &&
+           header.backward_tuning_bytes % sizeof(SavedBackwardTuning) == 0 &&
            header.linear_tuning_bytes % sizeof(SavedLinearTuning) == 0 && header.checksum == checksum_of(content);
 }
 
@@ -95,6 +101,7 @@ uint64_t identity_of(const DeviceCaps &caps) {
 std::vector<std::byte> save_state(Context &context) {
     const std::vector<SavedVerdict> verdicts = context.verdicts().save();
     const std::vector<SavedAttentionTuning> attention = context.tunings().attention.save();
+    const std::vector<SavedBackwardTuning> backward = context.tunings().backward.save();
     const std::vector<SavedLinearTuning> linear = context.tunings().linear.save();
     const std::vector<std::byte> variants = context.variants().save();
     const std::vector<std::byte> pipelines = context.pipelines().saved();
@@ -108,6 +115,7 @@ std::vector<std::byte> save_state(Context &context) {
     header.identity = identity_of(context.caps());
     header.verdict_bytes = append(std::as_bytes(std::span(verdicts)));
     header.attention_tuning_bytes = append(std::as_bytes(std::span(attention)));
+    header.backward_tuning_bytes = append(std::as_bytes(std::span(backward)));
     header.linear_tuning_bytes = append(std::as_bytes(std::span(linear)));
     header.variant_bytes = append(variants);
     header.pipeline_bytes = append(pipelines);
@@ -137,6 +145,7 @@ SavedState read_state(std::span<const std::byte> bytes, const DeviceCaps &caps) 
     SavedState state;
     state.verdicts = records_of<SavedVerdict>(take(header.verdict_bytes));
     state.attention_tunings = records_of<SavedAttentionTuning>(take(header.attention_tuning_bytes));
+    state.backward_tunings = records_of<SavedBackwardTuning>(take(header.backward_tuning_bytes));
     state.linear_tunings = records_of<SavedLinearTuning>(take(header.linear_tuning_bytes));
     state.variants = take(header.variant_bytes);
     state.pipelines = take(header.pipeline_bytes);

@@ -10,7 +10,7 @@ namespace vkattn {
 
 // What a context has learned, as bytes that a later context of the same device, driver and library takes over: compiled
 // pipelines, the verdicts of the self-test, what tuning chose and compiled variants. Layout: SavedHeader in saved_state.cpp,
-// then the verdicts, the choices for attention and for linear layers, the variants, and the pipeline cache of the driver.
+// then the verdicts, the choices for attention, its gradients and linear layers, the variants, and the pipeline cache of the driver.
 std::vector<std::byte> save_state(Context &context);
 
 // The parts of saved bytes; all empty, with the reason, where they are not this device's, driver's and library's, or
@@ -18,6 +18,7 @@ std::vector<std::byte> save_state(Context &context);
 struct SavedState {
     std::vector<SavedVerdict> verdicts;
     std::vector<SavedAttentionTuning> attention_tunings;
+    std::vector<SavedBackwardTuning> backward_tunings;
     std::vector<SavedLinearTuning> linear_tunings;
     std::span<const std::byte> variants;
     std::span<const std::byte> pipelines;

@@ -35,17 +35,25 @@ void TrialBuffers::add_numbers(Context &context, vkattn_role role, const vkattn_
     fill_with_numbers(add(context, role, tensor), tensor, numbers_);
 }
 
-void TrialBuffers::add_output(Context &context, const vkattn_tensor &tensor) {
-    output_ = &add(context, VKATTN_ROLE_OUTPUT, tensor);
-    output_tensor_ = tensor;
+void TrialBuffers::add_output(Context &context, vkattn_role role, const vkattn_tensor &tensor) {
+    outputs_.emplace_back(&add(context, role, tensor), tensor);
 }
 
-void TrialBuffers::poison_output() {
-    const std::vector<std::byte> not_a_number(output_->bytes(), std::byte{0xff}); // in every type
-    output_->write(0, not_a_number.data(), not_a_number.size());
+void TrialBuffers::poison_outputs() {
+    for (const auto &[buffer, tensor] : outputs_) {
+        const std::vector<std::byte> not_a_number(buffer->bytes(), std::byte{0xff}); // in every type
+        buffer->write(0, not_a_number.data(), not_a_number.size());
+    }
 }
 
-std::vector<float> TrialBuffers::read_output() { return read_numbers(*output_, output_tensor_); }
+std::vector<float> TrialBuffers::read_outputs() {
+    std::vector<float> numbers;
+    for (const auto &[buffer, tensor] : outputs_) {
+        const std::vector<float> own = read_numbers(*buffer, tensor);
+        numbers.insert(numbers.end(), own.begin(), own.end());
+    }
+    return numbers;
+}
 
 double guessed_milliseconds(const Plan &plan, uint64_t bytes) {
     constexpr double kBytes = 2e6; // filled and copied in a millisecond
@@ -88,7 +96,7 @@ std::pair<double, double> Trials::time_in_turn(const Plan &a, const Plan &b) con
 
 // "" if the numbers are the untuned plan's, which are those of the first candidate.
 std::string Trials::compare_output() {
-    std::vector<float> actual = buffers_.read_output();
+    std::vector<float> actual = buffers_.read_outputs();
     if (expected_.empty()) expected_.assign(actual.begin(), actual.end());
     std::vector<double> expected = expected_;
     for (size_t i = 0; i < actual.size(); ++i)
@@ -103,7 +111,7 @@ std::string Trials::compare_output() {
 bool Trials::measure(Trial trial) {
     if (std::ranges::find(trials_, trial.code, &Trial::code) != trials_.end()) return false;
     if (candidates_.size() == kMostCandidates) return false;
-    buffers_.poison_output();
+    buffers_.poison_outputs();
     run(*trial.plan);
     Candidate candidate{trial.kernel, trial.tile, 0.0, compare_output()};
     if (candidate.reason.empty()) {

@@ -49,17 +49,16 @@ class TrialBuffers {
     // A buffer for the tensor, for the caller to fill.
     Buffer &add(Context &context, vkattn_role role, const vkattn_tensor &tensor);
     void add_numbers(Context &context, vkattn_role role, const vkattn_tensor &tensor);
-    void add_output(Context &context, const vkattn_tensor &tensor);
+    void add_output(Context &context, vkattn_role role, const vkattn_tensor &tensor);
 
     std::span<const vkattn_binding> bindings() const { return bindings_; }
-    void poison_output(); // so that what is not written is seen
-    std::vector<float> read_output();
+    void poison_outputs(); // so that what is not written is seen
+    std::vector<float> read_outputs();
 
   private:
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<vkattn_binding> bindings_;
-    Buffer *output_ = nullptr;
-    vkattn_tensor output_tensor_{};
+    std::vector<std::pair<Buffer *, vkattn_tensor>> outputs_;
     TrialNumbers numbers_;
 };
 

@@ -487,6 +487,13 @@ void tune(Objects &o, Caller &call, bool) {
     CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
     call("tune_linear", [&] { return tuned(vkattn_tune_linear, linear); });
     CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
+    vkattn_attention_desc attention = attention_desc();
+    attention.output = {};
+    vkattn_attention_backward_desc gradients{};
+    gradients.attention = &attention;
+    gradients.d_output = gradients.d_query = attention.query;
+    call("tune_attention_backward", [&] { return tuned(vkattn_tune_attention_backward, gradients); });
+    CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 1);
 }
 
 void test_kernels(Objects &o, Caller &call, bool) {

@@ -190,6 +190,9 @@ TEST_CASE_FIXTURE(DeviceTest, "the sizes of what operators are described by") {
         vkattn_measure measure{};
         return vkattn_attention_backward_measure(context, desc, &measure);
     });
+    check_given<vkattn_attention_backward_desc>("desc", {}, [&](const vkattn_attention_backward_desc *desc) {
+        return vkattn_tune_attention_backward(context, desc, nullptr);
+    });
     check(vkattn_linear_backward_desc{}, vkattn_linear_backward_plan);
     check(vkattn_norm_backward_desc{}, vkattn_norm_backward_plan);
     check(vkattn_rotary_embedding_desc{}, vkattn_rotary_embedding_plan);

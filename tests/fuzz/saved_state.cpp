@@ -21,13 +21,16 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
 // Why it is ignored.
 std::string read(std::span<const std::byte> bytes, const vkattn::DeviceCaps &caps) {
     const vkattn::SavedState state = vkattn::read_state(bytes, caps);
-    if (!state.reason.empty() && !(state.verdicts.empty() && state.attention_tunings.empty() &&
-                                   state.linear_tunings.empty() && state.pipelines.empty()))
+    if (!state.reason.empty() &&
+        !(state.verdicts.empty() && state.attention_tunings.empty() && state.backward_tunings.empty() &&
+          state.linear_tunings.empty() && state.pipelines.empty()))
         std::abort();
     vkattn::Tunings tunings;
     tunings.attention.load(state.attention_tunings);
+    tunings.backward.load(state.backward_tunings);
     tunings.linear.load(state.linear_tunings);
     if (tunings.attention.save().size() > state.attention_tunings.size() ||
+        tunings.backward.save().size() > state.backward_tunings.size() ||
         tunings.linear.save().size() > state.linear_tunings.size())
         std::abort();
     vkattn::Verdicts verdicts;
@@ -43,13 +46,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t *data, std::size_t size
     static const vkattn::DeviceCaps caps{};
     const std::span<const std::byte> given = std::as_bytes(std::span(data, size));
     read(given, caps);
-    if (size < 32) return 0;
-    // magic, identity, checksum, and the sizes of five parts, the first four of which the input says
-    std::uint64_t header[8] = {0, vkattn::identity_of(caps), 0, 0, 0, 0, 0, 0};
-    std::memcpy(&header[0], "vkattn08", 8);
-    const std::span<const std::byte> content = given.subspan(32);
-    std::memcpy(&header[3], data, 32);
-    header[7] = content.size() - header[3] - header[4] - header[5] - header[6];
+    if (size < 40) return 0;
+    // magic, identity, checksum, and the sizes of six parts, the first five of which the input says
+    std::uint64_t header[9] = {0, vkattn::identity_of(caps), 0, 0, 0, 0, 0, 0, 0};
+    std::memcpy(&header[0], "vkattn09", 8);
+    const std::span<const std::byte> content = given.subspan(40);
+    std::memcpy(&header[3], data, 40);
+    header[8] = content.size() - header[3] - header[4] - header[5] - header[6] - header[7];
     header[2] = checksum_of(content);
     std::vector<std::byte> whole(sizeof header + content.size());
     std::memcpy(whole.data(), header, sizeof header);

@@ -88,6 +88,21 @@ std::string reason_of(vkattn::Context &context, const vkattn_linear_desc &desc) 
     return builder.build()->reason();
 }
 
+// Of a few rows the gradients of all three.
+std::string reason_of_gradients(vkattn::Context &context, bool batch_invariant = false) {
+    vkattn_attention_desc attention{};
+    attention.query = contiguous(VKATTN_TYPE_F32, {1, 2, 20, 16});
+    attention.key = attention.value = contiguous(VKATTN_TYPE_F32, {1, 2, 30, 16});
+    attention.batch_invariant = batch_invariant ? 1 : 0;
+    vkattn_attention_backward_desc desc{};
+    desc.attention = &attention;
+    desc.d_output = desc.d_query = attention.query;
+    desc.d_key = desc.d_value = attention.key;
+    PlanBuilder builder(context);
+    plan_attention_backward(builder, desc);
+    return builder.build()->reason();
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("tuning");
@@ -109,6 +124,20 @@ TEST_CASE("the first plan of an unknown class is measured, and no later one, nor
     CHECK(by_tuning(reason_of(*second, small_linear())));
     CHECK(report(*second).spent == 0);
     CHECK(report(*second).measured == 0);
+}
+
+TEST_CASE("gradients are measured within the budget: attention itself, queries', keys', each once") {
+    const auto first = context_of(kAny);
+    CHECK(!by_tuning(reason_of_gradients(*first, true)));
+    CHECK(report(*first).measured == 0);
+    CHECK(by_tuning(reason_of_gradients(*first)));
+    CHECK(report(*first).measured == 3);
+    CHECK(by_tuning(reason_of_gradients(*first)));
+    CHECK(report(*first).measured == 3);
+    const auto second = context_of(kAny, save_state(*first));
+    CHECK(by_tuning(reason_of_gradients(*second)));
+    CHECK(report(*second).spent == 0);
+    CHECK(!by_tuning(reason_of_gradients(*context_of(0))));
 }
 
 TEST_CASE("without a budget nothing is measured, nor for what only asks or follows no tuning") {

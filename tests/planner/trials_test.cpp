@@ -46,7 +46,7 @@ TEST_CASE("a tuning whose output overflows keeps a candidate, and refuses one wi
     vkattn::TrialBuffers buffers;
     fill(buffers.add(*context, VKATTN_ROLE_INPUT, desc.input), 1.0f);
     vkattn::Buffer &weight = buffers.add(*context, VKATTN_ROLE_WEIGHT, desc.weight);
-    buffers.add_output(*context, vkattn::contiguous(VKATTN_TYPE_F16, {1, 1, 2, kOut}));
+    buffers.add_output(*context, VKATTN_ROLE_OUTPUT, vkattn::contiguous(VKATTN_TYPE_F16, {1, 1, 2, kOut}));
     fill(weight, 60000.0f);
     vkattn::Trials trials(std::move(buffers));
     CHECK(trials.measure(trial(*context, desc, 1)));

@@ -1,5 +1,6 @@
 // Tuning: every candidate gives the same numbers, plans take the one that is kept, and a saved choice serves later
 // contexts.
+#include "backward_calls.hpp"
 #include "compare.hpp"
 #include "corrupted_device.hpp"
 #include "limited_device.hpp"
@@ -85,9 +86,87 @@ void check_tuned(const LimitedDevice &device, const Case &c) {
     CHECK_MESSAGE(comparison.passed, comparison.report);
 }
 
+AttentionProblem gradient_problem(vkattn_type type, std::uint64_t kv_len = 70) {
+    return problem_of({"gradients", type, type, 37, kv_len, 40, 24, VKATTN_MASK_CAUSAL, VKATTN_KERNEL_AUTO}, kv_len);
+}
+
+// Candidates' gradients are those of the untuned plan, and the tuned plan's those of the reference.
+void check_tuned_gradients(const char *traits, vkattn_type type) {
+    INFO(std::string(traits), ", ", type_name(type));
+    const LimitedDevice device(traits);
+    BackwardCall call(gradient_problem(type), {.d_output = type, .output = type});
+    const vkattn::List<vkattn_candidate> candidates = device.context().tune(call.describe());
+    std::set<std::string> told; // no two candidates of the same words
+    for (const vkattn_candidate &candidate : candidates) {
+        CHECK_MESSAGE(std::string(candidate.reason) == "", candidate.tile);
+        CHECK_MESSAGE(told.insert(candidate.tile).second, candidate.tile);
+    }
+    CHECK(std::ranges::count(candidates, 1u, &vkattn_candidate::kept) == 2);
+    const auto is_of = [&](const char *shader) {
+        return std::ranges::count_if(candidates, [&](const vkattn_candidate &candidate) {
+            return std::string(candidate.tile).starts_with(shader);
+        });
+    };
+    CHECK(is_of("backward_queries") > 2);
+    CHECK(is_of("backward_keys") > 2);
+    CHECK(by_tuning(device.context().attention_backward_plan(call.describe())));
+    CHECK(try_backward(call, device.device()) == "");
+}
+
 } // namespace
 
 TEST_SUITE_BEGIN("tuning");
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients of queries and of keys are tuned, each by themselves") {
+    check_tuned_gradients("", VKATTN_TYPE_F32);
+    check_tuned_gradients("scalar_address_loads=0,matrix_units=0", VKATTN_TYPE_F16);
+    if (has_matrix_kernels()) check_tuned_gradients("scalar_address_loads=0,matrix_units=2", VKATTN_TYPE_F16);
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "a choice of gradients serves those of the same types, about as large, and is saved") {
+    ContextRequest request;
+    vkattn_context_info &info = request.info;
+    std::vector<std::uint8_t> saved;
+    const auto reason_of = [&](const vkattn::Context &context, BackwardCall &call, bool batch_invariant = false) {
+        vkattn_attention_backward_desc desc = call.describe();
+        call.attention.batch_invariant = batch_invariant ? 1 : 0;
+        return by_tuning(context.attention_backward_plan(desc));
+    };
+    BackwardCall call(gradient_problem(VKATTN_TYPE_F32), {}), larger(gradient_problem(VKATTN_TYPE_F32, 130), {});
+    BackwardCall other(gradient_problem(VKATTN_TYPE_F32), {.gradients = VKATTN_TYPE_F16});
+    {
+        const vkattn::Context context(info);
+        vkattn_attention_backward_desc desc = call.describe();
+        desc.d_key = desc.d_value = {};
+        context.tune(desc);
+        CHECK(by_tuning(context.attention_backward_plan(desc)));
+        desc = call.describe();
+        desc.d_query = {};
+        CHECK(!by_tuning(context.attention_backward_plan(desc)));
+        context.tune(desc);
+        CHECK(reason_of(context, call));
+        CHECK(!reason_of(context, call, true));
+        CHECK(!reason_of(context, larger));
+        CHECK(!reason_of(context, other));
+        saved = context.save();
+    }
+    info.saved_data = saved.data();
+    info.saved_bytes = saved.size();
+    CHECK(reason_of(vkattn::Context(info), call));
+}
+
+TEST_CASE_FIXTURE(DeviceTest, "gradients without queries or keys have nothing to tune") {
+    for (const bool queries : {true, false}) {
+        vkattn_attention_desc attention{};
+        attention.query = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, queries ? 3u : 0u, 16});
+        attention.key = attention.value = vkattn::tensor(VKATTN_TYPE_F32, {1, 2, queries ? 0u : 3u, 16});
+        vkattn_attention_backward_desc desc{};
+        desc.attention = &attention;
+        desc.d_output = desc.d_query = attention.query;
+        desc.d_key = desc.d_value = attention.key;
+        CHECK(test_device().context().tune(desc).empty());
+    }
+}
 
 TEST_CASE_FIXTURE(DeviceTest, "candidates agree, and plans take the one that is kept") {
     const LimitedDevice device("matrix_units=2");

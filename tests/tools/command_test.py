@@ -199,6 +199,18 @@ def test_a_report_holds_the_device_and_what_was_measured(tmp_path):
     assert any(candidate["kept"] and candidate["milliseconds"] > 0 for candidate in problem["candidates"])
 
 
+def test_gradients_are_tuned_by_rows_of_queries_and_of_keys(tmp_path):
+    report = tmp_path / "report.json"
+    result = run("tune", "--backward", "--heads", 2, "--q-len", 40, "--kv-len", 64, "--head-dim", 16, "--dtype", "f32", "--report", report)
+    assert result.returncode == 0, result.stderr
+    queries, keys = json.loads(report.read_text())["problems"]
+    assert queries["problem"].endswith("gradients: d_query") and keys["problem"].endswith("gradients: d_key and d_value")
+    for problem, shader in ((queries, "backward_queries"), (keys, "backward_keys")):
+        assert all(candidate["tile"].startswith(shader) for candidate in problem["candidates"])
+        assert [candidate["kept"] for candidate in problem["candidates"]].count(True) == 1
+    refused("tune", "--backward", "--op", "linear", says="--backward: given with --op linear, expected attention")
+
+
 def test_a_report_is_a_new_file(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.touch()

@@ -278,8 +278,10 @@ void add_shaders(CLI::App &app, Options &options) {
 
 void add_tune(CLI::App &app, Options &options) {
     CLI::App *command = app.add_subcommand(
-        "tune", "Measure which kernel and tiles are the fastest for attention problems or linear layers");
+        "tune",
+        "Measure which kernel and tiles are the fastest for attention problems, their gradients or linear layers");
     add_operation(*command, options.tune);
+    add_backward(*command, options.tune);
     const std::vector<CLI::Option *> problem = command->get_options();
     command->parse_complete_callback([problem, &options] {
         options.tune.is_described =

@@ -28,13 +28,33 @@ TunedProblem tuned(const AttentionShape &shape, vkattn_kernel kernel) {
             [=](const Context &context) { return context.tune(problem_of(context, shape, kernel).desc); }};
 }
 
+// Of a shape's gradients those of queries, or those of keys and values.
+TunedProblem tuned_gradients(const AttentionShape &shape, vkattn_kernel kernel, bool of_queries) {
+    return {lengths_text(shape),
+            shape_text(shape, lengths_text(shape)) + (of_queries ? ": d_query" : ": d_key and d_value"),
+            [=](const Context &context) {
+                ShapedProblem problem = problem_of(context, shape, kernel);
+                vkattn_attention_backward_desc desc = gradients_of(problem, shape);
+                if (of_queries)
+                    desc.d_key = desc.d_value = {};
+                else
+                    desc.d_query = {};
+                return context.tune(desc);
+            }};
+}
+
+void add(std::vector<TunedProblem> &problems, const AttentionShape &shape, vkattn_kernel kernel) {
+    if (!shape.backward) return problems.push_back(tuned(shape, kernel));
+    for (const bool of_queries : {true, false}) problems.push_back(tuned_gradients(shape, kernel, of_queries));
+}
+
 TunedProblem tuned(const LinearShape &shape) {
     const std::string rows = std::to_string(shape.rows) + (shape.rows == 1 ? " row" : " rows");
     return {rows, rows + ", " + shape_text(shape),
             [=](const Context &context) { return context.tune(problem_of(shape).desc); }};
 }
 
-// What a report is of, if nothing else is asked for: prompts, single tokens over a cache, latent attention, linear layers.
+// What a report is of, if nothing else is asked for: prompts, single tokens over a cache, latent attention, gradients, linear layers.
 std::vector<TunedProblem> problems_of_report(vkattn_kernel kernel) {
     AttentionShape prompt, token, latent;
     prompt.kv_heads = token.kv_heads = 8;
@@ -49,8 +69,13 @@ std::vector<TunedProblem> problems_of_report(vkattn_kernel kernel) {
     shapes.emplace_back(prompt).dtype = "f32";
     for (const char *kv_dtype : {"f16", "q8_0", "q4_0"}) shapes.emplace_back(token).kv_dtype = kv_dtype;
     for (const std::uint32_t q_len : {1, 32}) shapes.emplace_back(latent).q_len = q_len;
+    for (const std::uint32_t head_dim : {64, 128}) {
+        AttentionShape &gradients = shapes.emplace_back(prompt);
+        gradients.head_dim = head_dim;
+        gradients.causal = gradients.backward = true;
+    }
     std::vector<TunedProblem> problems;
-    for (const AttentionShape &shape : shapes) problems.push_back(tuned(shape, kernel));
+    for (const AttentionShape &shape : shapes) add(problems, shape, kernel);
     LinearShape linear;
     for (const std::uint32_t rows : {1, 16, 512}) {
         linear.rows = rows;
@@ -64,10 +89,14 @@ std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOpt
     if (!options.report_file.empty() && !options.is_described) return problems_of_report(kernel);
     if (options.shape.index != 0) throw InputError("--index", "has no tiles to tune, expected attention");
     std::vector<TunedProblem> problems;
-    if (is_linear(options, "tune"))
+    if (is_linear(options, "tune")) {
+        if (options.shape.backward)
+            throw InputError("--backward",
+                             "given with --op linear, expected attention: linear layers' gradients are products, too");
         for (const LinearShape &shape : linear_shapes_of(options)) problems.push_back(tuned(shape));
-    else
-        for (const AttentionShape &shape : shapes_of(options)) problems.push_back(tuned(shape, kernel));
+    } else {
+        for (const AttentionShape &shape : shapes_of(options)) add(problems, shape, kernel);
+    }
     return problems;
 }
 

@@ -262,7 +262,7 @@ void multiply() {
 #endif
 
 // Of two matrices a subgroup finishes the one whose number is its kind, and gives the other one away. Of the last one of an odd number both
-// finish the same.
+// finish the same, and one of them stores it.
 #define FOR_HALVES(i) FOR_MATRICES(i, (PASSING_TILES + 1) / 2)
 #define IS_LAST_ALONE(i) (2 * (i) + 1 == PASSING_TILES)
 uint given_at(uint i, uint of_kind) { return strip_of(own_matrix()) + (2 * i + of_kind) * MATRIX_M * GIVEN_PITCH; }
@@ -323,9 +323,11 @@ void finish_matrices(bool all_visible) {
         ROUNDED_SUMS weights, score_gradients;
         ROUND_MATRIX(weights, scores);
         ROUND_MATRIX(score_gradients, gradients);
-        coopMatStore(weights, tiles, weights_of(own_matrix()) + k * MATRIX_N / 8, WEIGHT_PITCH, ROWS_IN_MEMORY);
-        coopMatStore(score_gradients, tiles, score_gradients_of(own_matrix()) + k * MATRIX_N / 8, WEIGHT_PITCH,
-                     ROWS_IN_MEMORY);
+        if (!IS_LAST_ALONE(i) || kind() == 0) {
+            coopMatStore(weights, tiles, weights_of(own_matrix()) + k * MATRIX_N / 8, WEIGHT_PITCH, ROWS_IN_MEMORY);
+            coopMatStore(score_gradients, tiles, score_gradients_of(own_matrix()) + k * MATRIX_N / 8, WEIGHT_PITCH,
+                         ROWS_IN_MEMORY);
+        }
     }
 }
 
