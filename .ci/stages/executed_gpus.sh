@@ -21,6 +21,7 @@ tests="build-modern/tests/vkattn_tests"
     # but what waits for the host on a GPU, where submissions are executed at once
     echo "operators-navi31 $execute amd-navi31 $tests --test-suite=merge,operators,submit --test-case-exclude=*queue?waits*"
     echo "layer-gradients-navi31 $execute amd-navi31 $tests --test-suite=layer_gradients"
+    echo "gradients-navi31 $execute amd-navi31 $tests --test-suite=gradients"
     echo "captured-gradients-navi31 $execute amd-navi31 $tests --test-case=*variants?capture*,sums?of?captured*,gradients?of?queries*"
     echo "scales-navi31 $execute amd-navi31 $tests --test-suite=scales"
     # RADV has VK_NV_cooperative_matrix2 where it is asked for
