@@ -55,10 +55,13 @@ StagedFeatures stage_of_super_block(uint block, uint i) {
     return staged;
 }
 
-// element: the first of the row's tensor; of sixteen element / elements_to_second is even.
-StagedFeatures stage_features(uint element) {
-    uint block = base_bytes(BINDING_LINEAR_WEIGHT) + block_of_element(WEIGHT_FORMAT, element);
-    uint i = element_of_block(WEIGHT_FORMAT, element);
+// Where the block of an element of the tensor begins, in bytes of the binding.
+uint weight_block_at(uint element) {
+    return base_bytes(BINDING_LINEAR_WEIGHT) + block_of_element(WEIGHT_FORMAT, element);
+}
+
+// From element i of a block on; of sixteen i / elements_to_second is even.
+StagedFeatures stage_of_block(uint block, uint i) {
     if (is_super_block(WEIGHT_FORMAT)) return stage_of_super_block(block, i);
     StagedFeatures staged = StagedFeatures(uvec4(0), uvec4(0));
     staged.header.x = has_minimum(WEIGHT_FORMAT) ? stage_word(block) : stage_half(block);
@@ -74,6 +77,11 @@ StagedFeatures stage_features(uint element) {
     if (width_of_number(WEIGHT_FORMAT) == 5) staged.header.y = stage_word(block + half_bytes - 4);
     staged.bytes.xy = stage_eight(block + half_bytes + i % 16);
     return staged;
+}
+
+// element: of the tensor.
+StagedFeatures stage_features(uint element) {
+    return stage_of_block(weight_block_at(element), element_of_block(WEIGHT_FORMAT, element));
 }
 
 // The source of formats/blocks.glsl: what it reads of a block is one of the members, as above.

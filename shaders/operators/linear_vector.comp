@@ -58,6 +58,19 @@ mat2x4 load_input(uint row, uint feature) {
     return load_input_features(row, feature);
 }
 
+// Of a block of features the first ones of a lane; the blocks of all lanes are a group, a whole number of the weight's blocks, so that a
+// lane's part of each begins at the same place.
+const uint BLOCK_FEATURES = EIGHTS * FEATURES, GROUP_FEATURES = LANES * BLOCK_FEATURES;
+
+uint features_of_lane(uint lane) {
+#ifdef QUANTISED_WEIGHT
+    const uint to_second = elements_to_second(WEIGHT_FORMAT), places = to_second / FEATURES;
+    return lane / places * 2 * to_second + lane % places * FEATURES;
+#else
+    return FEATURES * lane;
+#endif
+}
+
 // Of a block of the weight and the norm.
 struct Block {
     uint features[EIGHTS];
@@ -65,33 +78,34 @@ struct Block {
     mat2x4 norms[EIGHTS];
 };
 
-Block load_block(uint weight_row, uint i) {
+// A lane's in a group. weights: of the tensor, where its row has the lane's first features, of a quantised one the block of them in bytes.
+Block load_block(uint weights, uint features, uint group) {
     Block block;
+    block.features[0] = features + group * GROUP_FEATURES;
 #ifdef QUANTISED_WEIGHT
-    const uint to_second = elements_to_second(WEIGHT_FORMAT), places = to_second / FEATURES;
-    block.features[0] = i / places * 2 * to_second + i % places * FEATURES;
-    block.features[1] = block.features[0] + to_second;
-    block.weights = stage_features(weight_row + block.features[0]);
+    block.features[1] = block.features[0] + elements_to_second(WEIGHT_FORMAT);
+    const uint group_bytes = GROUP_FEATURES / elements_of_block(WEIGHT_FORMAT) * bytes_of_block(WEIGHT_FORMAT);
+    block.weights = stage_of_block(weights + group * group_bytes, element_of_block(WEIGHT_FORMAT, features));
 #else
-    block.features[0] = FEATURES * i;
     if ((ALIGNED & ALIGNED_WEIGHT) != 0)
-        block.weights = weight_load8(WEIGHT_FORMAT, weight_row + block.features[0]);
+        block.weights = weight_load8(WEIGHT_FORMAT, weights + group * GROUP_FEATURES);
     else
-        block.weights = load_weight_features(weight_row, block.features[0]);
+        block.weights = load_weight_features(weights - features, block.features[0]);
 #endif
     [[unroll]] for (uint k = 0; k < EIGHTS; ++k) block.norms[k] = norm_weights(block.features[k]);
     return block;
 }
 
-void decode_weights(Block block, out mat2x4 weights[EIGHTS]) {
+// features: of the lane.
+void decode_weights(Block block, uint features, out mat2x4 weights[EIGHTS]) {
 #ifdef QUANTISED_WEIGHT
-    decode_features(block.weights, block.features[0], weights[0], weights[1]);
+    decode_features(block.weights, features, weights[0], weights[1]);
 #else
     weights[0] = block.weights;
 #endif
 }
 
-// Of every LANES-th block, from this lane's first.
+// Of this lane's blocks.
 void sum_lane(uint first_row, uint o, uint lane) {
     float sums[LINEAR_VECTOR_ROWS];
     uint rows[LINEAR_VECTOR_ROWS]; // elements of their first features
@@ -100,15 +114,18 @@ void sum_lane(uint first_row, uint o, uint lane) {
         if (NORM_FORMAT != FORMAT_NONE) squares[r] = 0.0;
         rows[r] = input_element(min(first_row + r, push.rows - 1), 0);
     }
-    uint weight_row = weight_element(o, 0);
-    const uint block_features = EIGHTS * FEATURES;
-    uint blocks = (push.in_features + block_features - 1) / block_features;
-    for (uint first = lane; first < blocks; first += LANES * BLOCKS) {
+    uint features = features_of_lane(lane), weights_at = weight_element(o, 0) + features;
+#ifdef QUANTISED_WEIGHT
+    weights_at = weight_block_at(weights_at);
+#endif
+    uint blocks = (push.in_features + BLOCK_FEATURES - 1) / BLOCK_FEATURES;
+    uint groups = blocks > lane ? (blocks - lane + LANES - 1) / LANES : 0; // of the lane
+    for (uint first = 0; first < groups; first += BLOCKS) {
         Block loaded[MOST_BLOCKS];
         bool exists[MOST_BLOCKS];
         [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
-            exists[b] = b == 0 || first + b * LANES < blocks;
-            loaded[b] = load_block(weight_row, exists[b] ? first + b * LANES : first);
+            exists[b] = b == 0 || first + b < groups;
+            loaded[b] = load_block(weights_at, features, exists[b] ? first + b : first);
         }
         mat2x4 weights[MOST_BLOCKS][EIGHTS];
         [[unroll]] for (uint r = 0; r < ROWS; ++r) {
@@ -116,7 +133,7 @@ void sum_lane(uint first_row, uint o, uint lane) {
             [[unroll]] for (uint b = 0; b < BLOCKS; ++b) [[unroll]] for (uint k = 0; k < EIGHTS; ++k)
                 x[b * EIGHTS + k] = load_input(rows[r], loaded[b].features[k]);
             [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
-                if (r == 0) decode_weights(loaded[b], weights[b]); // once the input is under way, too
+                if (r == 0) decode_weights(loaded[b], features, weights[b]); // once the input is under way, too
                 [[unroll]] for (uint k = 0; k < EIGHTS; ++k) {
                     mat2x4 given = x[b * EIGHTS + k], w = weights[b][k];
                     if (NORM_FORMAT != FORMAT_NONE) {
