@@ -31,8 +31,9 @@ uint64_t sum_pitch(const AttentionProblem &problem, const BackwardTile &tile) {
 uint64_t shared_bytes(const AttentionProblem &problem, const BackwardTile &tile) {
     constexpr uint64_t kElement = 16, kNumbers = 8; // of a block; of a row
     const uint64_t pitch = tile.dims_of_chunk / 4 + 1, own = tile.own(), passing = tile.passing();
+    const uint64_t numbers = passing + (tile.reads_ahead ? 2 : 0); // of an own one
     return kElement * (own * pitch + std::max(passing * pitch, tile.keys_of_chunk * sum_pitch(problem, tile))) +
-           2 * sizeof(float) * own * passing + kNumbers * std::max(own, passing) + sizeof(uint32_t) * (1 + passing);
+           2 * sizeof(float) * own * numbers + kNumbers * std::max(own, passing) + sizeof(uint32_t) * (1 + passing);
 }
 
 // As many as fit where the products' tile lies.
@@ -42,6 +43,12 @@ uint32_t keys_of_chunk(const AttentionProblem &problem, const BackwardTile &tile
                                             uint64_t{1}, uint64_t{tile.passing()}));
 }
 
+bool is_of(const DeviceCaps &caps, GpuClass gpu) { return static_cast<GpuClass>(caps.traits.gpu_class) == gpu; }
+
+// Loads and sums that are under way together take registers: of AMD's GPUs shared memory, not registers, bounds how many workgroups are
+// at work.
+bool reads_ahead(const DeviceCaps &caps) { return is_of(caps, GpuClass::kRdna) || is_of(caps, GpuClass::kGcn); }
+
 } // namespace
 
 BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums) {
@@ -50,10 +57,12 @@ BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &ca
                       .rows = kMostRows,
                       .keys = kMostKeys,
                       .dims_of_chunk = kChunk,
-                      .keys_of_chunk = 1};
-    // beside the keys' loads of 16 bits and both sums of large heads, whose code takes more registers
+                      .keys_of_chunk = 1,
+                      .reads_ahead = reads_ahead(caps)};
+    // beside the keys' loads of 16 bits and both sums of large heads, whose code takes more registers; RDNA has them, and more rows share
+    // what it reads of shared memory
     const bool large = sums == BackwardSums::kKeys && problem.head_dim + problem.v_head_dim > 128;
-    const uint32_t most = large ? kMostSums / 2 : kMostSums;
+    const uint32_t most = large && !is_of(caps, GpuClass::kRdna) ? kMostSums / 2 : kMostSums;
     while (tile.rows > 1 && tile.rows * sums_of_row(problem, tile, sums) > most) tile.rows /= 2;
     const auto fits = [&] {
         tile.keys_of_chunk = keys_of_chunk(problem, tile);
@@ -71,6 +80,7 @@ gpu::AttentionConstants backward_constants(const AttentionProblem &problem, cons
     constants.KEYS_OF_INVOCATION = tile.keys;
     constants.DIMS_OF_CHUNK = tile.dims_of_chunk;
     constants.KEYS_OF_CHUNK = tile.keys_of_chunk;
+    constants.READS_AHEAD = tile.reads_ahead ? 1 : 0;
     return constants;
 }
 

@@ -9,6 +9,7 @@ struct BackwardTile {
     uint32_t workgroup, columns;
     uint32_t rows, keys; // of an invocation: its own, and of those that pass by
     uint32_t dims_of_chunk, keys_of_chunk;
+    bool reads_ahead; // all loads of a tile under way together, and several positions of a sum
 
     uint32_t own() const { return workgroup / columns * rows; }
     uint32_t passing() const { return columns * keys; }
