@@ -1,4 +1,5 @@
 // Attention's gradients in tiles in shared memory, as shaders/kernels/backward/tiles.glsl has them: of any problem.
+#include "runtime/device/gpu_tiles.hpp"
 #include "runtime/kernels/backward.hpp"
 #include "runtime/kernels/parameters.hpp"
 #include "runtime/kernels/split_keys.hpp"
@@ -15,17 +16,26 @@ constexpr uint32_t kWorkgroup = 128, kColumns = 16, kMostRows = 4, kMostKeys = 4
 constexpr uint32_t kMostSums = 16; // blocks of four numbers, of an invocation: registers
 
 // The knobs, by their places.
-enum Place : uint32_t { kBackwardRowsKnob, kBackwardKeysKnob, kBackwardDimsKnob, kBackwardWorkgroupKnob };
+enum Place : uint32_t {
+    kBackwardRowsKnob,
+    kBackwardKeysKnob,
+    kBackwardDimsKnob,
+    kBackwardWorkgroupKnob,
+    kBackwardAheadKnob
+};
 constexpr uint32_t kFewToTry[] = {1, 2, 4}, kDimsToTry[] = {16, 32, 64}, kWorkgroupsToTry[] = {64, 128, 256};
+constexpr uint32_t kAheadToTry[] = {1, 2};
 constexpr Knob kKnobs[] = {{"rows", kFewToTry}, // of an invocation, or own keys
                            {"keys", kFewToTry}, // that pass by an invocation, or rows
                            {"dims", kDimsToTry},
-                           {"workgroup", kWorkgroupsToTry}};
+                           {"workgroup", kWorkgroupsToTry},
+                           {"ahead", kAheadToTry}}; // 1: loads are under way together, 2: one after the other
 
 struct BackwardTile {
     uint32_t workgroup, columns;
     uint32_t rows, keys; // of an invocation: its own, and of those that pass by
     uint32_t dims_of_chunk, keys_of_chunk;
+    bool reads_ahead; // all loads of a tile under way together, and several positions of a sum
 
     uint32_t own() const { return workgroup / columns * rows; }
     uint32_t passing() const { return columns * keys; }
@@ -47,8 +57,9 @@ uint64_t sum_pitch(const AttentionProblem &problem, const BackwardTile &tile) {
 uint64_t shared_bytes(const AttentionProblem &problem, const BackwardTile &tile) {
     constexpr uint64_t kElement = 16, kNumbers = 8; // of a block; of a row
     const uint64_t pitch = tile.dims_of_chunk / 4 + 1, own = tile.own(), passing = tile.passing();
+    const uint64_t numbers = passing + (tile.reads_ahead ? 2 : 0); // of an own one
     return kElement * (own * pitch + std::max(passing * pitch, tile.keys_of_chunk * sum_pitch(problem, tile))) +
-           2 * sizeof(float) * own * passing + kNumbers * std::max(own, passing) + sizeof(uint32_t) * (1 + passing);
+           2 * sizeof(float) * own * numbers + kNumbers * std::max(own, passing) + sizeof(uint32_t) * (1 + passing);
 }
 
 // As many as fit where the products' tile lies.
@@ -63,6 +74,15 @@ uint32_t wanted(const KernelTile &tuned, Place place, uint32_t least, uint32_t m
     return tuned.knobs[place] == 0 ? of_rule : std::bit_floor(std::clamp(tuned.knobs[place], least, most));
 }
 
+bool is_of(const DeviceCaps &caps, GpuClass gpu) { return static_cast<GpuClass>(caps.traits.gpu_class) == gpu; }
+
+// Loads and sums that are under way together take registers: of AMD's GPUs shared memory, not registers, bounds how many workgroups are
+// at work.
+bool reads_ahead(const DeviceCaps &caps, const KernelTile &tuned) {
+    const uint32_t wanted = tuned.knobs[kBackwardAheadKnob];
+    return wanted == 0 ? is_of(caps, GpuClass::kRdna) || is_of(caps, GpuClass::kGcn) : wanted == 1;
+}
+
 BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums,
                            const KernelTile &tuned) {
     BackwardTile tile{.workgroup = std::min(wanted(tuned, kBackwardWorkgroupKnob, 64, 256, kWorkgroup),
@@ -71,10 +91,12 @@ BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &ca
                       .rows = wanted(tuned, kBackwardRowsKnob, 1, kMostRows, kMostRows),
                       .keys = wanted(tuned, kBackwardKeysKnob, 1, kMostKeys, kMostKeys),
                       .dims_of_chunk = wanted(tuned, kBackwardDimsKnob, 8, 128, kChunk),
-                      .keys_of_chunk = 1};
-    // beside the keys' loads of 16 bits and both sums of large heads, whose code takes more registers
+                      .keys_of_chunk = 1,
+                      .reads_ahead = reads_ahead(caps, tuned)};
+    // beside the keys' loads of 16 bits and both sums of large heads, whose code takes more registers; RDNA has them, and more rows share
+    // what it reads of shared memory
     const bool large = sums == BackwardSums::kKeys && problem.head_dim + problem.v_head_dim > 128;
-    const uint32_t of_rule = large ? kMostSums / 2 : kMostSums;
+    const uint32_t of_rule = large && !is_of(caps, GpuClass::kRdna) ? kMostSums / 2 : kMostSums;
     const uint32_t most = tuned.knobs[kBackwardRowsKnob] == 0 ? of_rule : 2 * kMostSums;
     while (tile.rows > 1 && tile.rows * sums_of_row(problem, tile, sums) > most) tile.rows /= 2;
     const auto fits = [&] {
@@ -96,6 +118,7 @@ BackwardShape shape_of(const AttentionProblem &problem, const DeviceCaps &caps, 
     constants.KEYS_OF_INVOCATION = tile.keys;
     constants.DIMS_OF_CHUNK = tile.dims_of_chunk;
     constants.KEYS_OF_CHUNK = tile.keys_of_chunk;
+    constants.READS_AHEAD = tile.reads_ahead ? 1 : 0;
     return {&shader, constants, tile.own(), tile.passing()};
 }
 
@@ -107,7 +130,7 @@ BackwardAnswer answer(const BackwardProblem &problem, const DeviceCaps &caps) {
 std::string describe(const BackwardShape &shape) {
     const gpu::AttentionConstants &c = shape.constants;
     return text(c.ROWS, " x ", c.KEYS_OF_INVOCATION, " of an invocation, workgroups of ", c.WORKGROUP_SIZE,
-                ", chunks of ", c.DIMS_OF_CHUNK, " dims");
+                ", chunks of ", c.DIMS_OF_CHUNK, " dims", c.READS_AHEAD != 0 ? ", loaded ahead" : "");
 }
 
 constexpr const Shader *kShaders[] = {&shaders::backward_queries, &shaders::backward_keys};

@@ -291,6 +291,7 @@ class BackwardSteps {
         const View *const of_bits[] = {&given_.d_output, &given_.d_query, &given_.d_key, &given_.d_value};
         for (uint32_t bit = 0; bit < std::size(of_bits); ++bit)
             constants.GRADIENT_PAIRS |= uint32_t{present(*of_bits[bit]) && in_pairs(of_bits[bit]->tensor)} << bit;
+        if (rows_are_aligned(problem_, given_.d_output.tensor)) constants.GRADIENT_PAIRS |= GRADIENTS_ALIGNED;
         constants.MASK_ROWS = static_cast<uint32_t>(problem_.attn_mask.shape[2]);
     }
 

@@ -28,8 +28,9 @@ uint d_output_element(Row row) {
 
 // Dims `dim` (a multiple of 8) to `dim + 7`.
 mat2x4 load_d_output_vector(Row row, uint dim) {
-    return d_output_load_vector(D_OUTPUT_FORMAT, (GRADIENT_PAIRS & 1u) != 0u, false, d_output_element(row), dim,
-                                V_HEAD_DIM, parameters.d_output_strides[3]);
+    return d_output_load_vector(D_OUTPUT_FORMAT, (GRADIENT_PAIRS & 1u) != 0u,
+                                (GRADIENT_PAIRS & GRADIENTS_ALIGNED) != 0u, d_output_element(row), dim, V_HEAD_DIM,
+                                parameters.d_output_strides[3]);
 }
 
 // Dims 4 * block to 4 * block + 3 of a row that has them.

@@ -89,6 +89,7 @@ namespace vkattn::gpu {
 #define BLOCKS_OF_CAREFUL_ITERATION 4u /* of cpu/careful_row.glsl */
 #define KEYS_OF_UNFUSED_ITERATION 4u
 #define GRADIENTS_LARGEST 16u /* of GRADIENT_PAIRS */
+#define GRADIENTS_ALIGNED 32u
 #define UNFUSED_WORKGROUP_SIZE 64u
 #define BLOCK_MASK_WORKGROUP_SIZE 128u
 #define MOST_HEADS_OF_CHUNK 64u /* of index_scores_coopmat: in shared memory at a time */
@@ -122,9 +123,10 @@ namespace vkattn::gpu {
  * Of index_scores_coopmat: MATRIX_*, SUBGROUP_SIZE, ROW_MATRICES, of a subgroup along its keys; ROWS, queries of a workgroup.
  *
  * Of the backward pass, beside those of flash: an own tile is ROWS of an invocation, and KEYS_OF_INVOCATION of another kind pass by;
- * KEYS_OF_CHUNK: of those, in shared memory at a time; on matrix units KEYS_OF_TILE pass by, and QUERY_IN_REGISTERS: own ones are in
+ * KEYS_OF_CHUNK: of those, in shared memory at a time; READS_AHEAD: loads of a tile, and of what sums read of it, are under way
+ * together, in more registers; on matrix units KEYS_OF_TILE pass by, and QUERY_IN_REGISTERS: own ones are in
  * registers. GRADIENT_PAIRS: bit 0, that neighbours of d_output share words; 1, of d_query; 2,
- * of d_key; 3, of d_value; GRADIENTS_LARGEST: deltas leave the largest elements of d_output. MASK_ROWS: of attn_mask, of each of its heads.
+ * of d_key; 3, of d_value; GRADIENTS_LARGEST: deltas leave the largest elements of d_output; GRADIENTS_ALIGNED: d_output as _ALIGNED says. MASK_ROWS: of attn_mask, of each of its heads.
  * CAPTURED_GRADIENTS: a bit for each captured tensor that has one; CAPTURED_STAGE: what backward_captured does.
  *
  * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the

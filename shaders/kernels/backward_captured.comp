@@ -45,12 +45,12 @@ VECTOR passing_first(uint i, uint dim) { return load_key_of(workgroup().z, row_o
 VECTOR passing_second(uint i, uint dim) { return load_value_of(workgroup().z, row_of(0).kv_head, key_of(i), dim); }
 
 void add_pair(uint own, uint passing) {
-    uint position = passing % COLUMNS * KEYS_OF_INVOCATION + passing / COLUMNS, at = own * PASSING + position;
-    pair_gradient = gradient_tile[at];
+    uint position = position_at(passing);
+    pair_gradient = NUMBER(gradient_tile, own, position);
     Row row = row_of(own);
     if (pair_gradient != 0.0)
-        score_mod_grad_captured(cap_score(score_tile[at]) * LN_2, batch_of(row), head_of(row), query_of(row),
-                                key_of(passing).number);
+        score_mod_grad_captured(cap_score(NUMBER(score_tile, own, position)) * LN_2, batch_of(row), head_of(row),
+                                query_of(row), key_of(passing).number);
 }
 
 void attend_tile() {
@@ -73,7 +73,7 @@ void add_latest(uint tensor) {
         least_element = NO_ELEMENT;
         greatest_element = 0;
     }
-    score_tile[lane()] = latest_sum[tensor];
+    NUMBER(score_tile, 0, lane()) = latest_sum[tensor];
     barrier();
     if (element != NO_ELEMENT) {
         atomicMin(least_element, element);
@@ -82,11 +82,11 @@ void add_latest(uint tensor) {
     barrier();
     bool is_one = least_element == greatest_element;
     for (uint width = WORKGROUP_SIZE / 2; width > 0; width /= 2) {
-        if (is_one && lane() < width) score_tile[lane()] += score_tile[lane() + width];
+        if (is_one && lane() < width) NUMBER(score_tile, 0, lane()) += NUMBER(score_tile, 0, lane() + width);
         barrier();
     }
     uint sum = first_captured_sum(tensor);
-    if (is_one && lane() == 0) add_to_captured_sum(sum + least_element, score_tile[0]);
+    if (is_one && lane() == 0) add_to_captured_sum(sum + least_element, score_tile[0].x);
     if (!is_one && element != NO_ELEMENT) add_to_captured_sum(sum + element, latest_sum[tensor]);
 }
 

@@ -78,7 +78,7 @@ void attend_tile() {
     MAKE_GRADIENTS(false)
     [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i) {
         uint own = own_of(i / KEYS_OF_INVOCATION), k = i % KEYS_OF_INVOCATION;
-        sums[i] += gradient_tile[number_at(own, k)] * added_to_score(row_of(own), key_of(passing_of(k)));
+        sums[i] += OWN_NUMBER(gradient_tile, own, k) * added_to_score(row_of(own), key_of(passing_of(k)));
     }
 }
 
@@ -105,13 +105,13 @@ void store(uint position, uint key, float sum) {
 void store_one_row() {
     barrier(); // the tile's last readers are done
     [[unroll]] for (uint i = 0; i < ROWS * KEYS_OF_INVOCATION; ++i)
-        gradient_tile[number_at(own_of(i / KEYS_OF_INVOCATION), i % KEYS_OF_INVOCATION)] = sums[i];
+        OWN_NUMBER(gradient_tile, own_of(i / KEYS_OF_INVOCATION), i % KEYS_OF_INVOCATION) = sums[i];
     barrier();
     for (uint position = lane(); position < PASSING; position += WORKGROUP_SIZE) {
         uint key = first_key + passing_at(position);
         if (key >= parameters.mask_len) continue;
         float sum = resumes() ? carries[carry_element(carried_element(0, key))] : 0.0;
-        for (uint own = 0; own < OWN; ++own) sum += gradient_tile[own * PASSING + position];
+        for (uint own = 0; own < OWN; ++own) sum += NUMBER(gradient_tile, own, position);
         store(0, key, sum);
     }
 }

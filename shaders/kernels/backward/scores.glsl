@@ -27,16 +27,24 @@ VECTOR load_d_output_of(Row row, uint dim) {
 #define LOAD_VALUE(element, dim) WITHIN(dim, V_HEAD_DIM, value_load8_halves((element) + DIM_THAT_IS(dim, V_HEAD_DIM)))
 #else
 #define VECTOR mat2x4
-VECTOR load_query_of(Row row, uint dim) { return dim < HEAD_DIM ? load_query_vector(row, dim) : VECTOR(0); }
-VECTOR load_d_output_of(Row row, uint dim) { return dim < V_HEAD_DIM ? load_d_output_vector(row, dim) : VECTOR(0); }
+// Whether tiles have no dim past the end: no load is under a branch then, so that several are under way together.
+const uint DIMS_OF_BLOCKS = 4 * COLUMNS > DIMS_OF_CHUNK ? 4 * COLUMNS : DIMS_OF_CHUNK;
+const bool FIRST_ARE_WHOLE = HEAD_DIM % DIMS_OF_BLOCKS == 0, SECOND_ARE_WHOLE = V_HEAD_DIM % DIMS_OF_BLOCKS == 0;
+VECTOR load_query_of(Row row, uint dim) {
+    return FIRST_ARE_WHOLE || dim < HEAD_DIM ? load_query_vector(row, dim) : VECTOR(0);
+}
+VECTOR load_d_output_of(Row row, uint dim) {
+    return SECOND_ARE_WHOLE || dim < V_HEAD_DIM ? load_d_output_vector(row, dim) : VECTOR(0);
+}
 #define LOAD_KEY(element, dim)                                                                                         \
-    dim < HEAD_DIM ? key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED), element, dim,       \
-                                     HEAD_DIM, KEY_DIM_STRIDE)                                                         \
-                   : VECTOR(0)
+    FIRST_ARE_WHOLE || dim < HEAD_DIM ? key_load_vector(KEY_FORMAT, has(FEATURE_KEY_PAIRS), has(FEATURE_KEY_ALIGNED),  \
+                                                        element, dim, HEAD_DIM, KEY_DIM_STRIDE)                        \
+                                      : VECTOR(0)
 #define LOAD_VALUE(element, dim)                                                                                       \
-    dim < V_HEAD_DIM ? value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED), element,  \
-                                         dim, V_HEAD_DIM, VALUE_DIM_STRIDE)                                            \
-                     : VECTOR(0)
+    SECOND_ARE_WHOLE || dim < V_HEAD_DIM                                                                               \
+        ? value_load_vector(VALUE_FORMAT, has(FEATURE_VALUE_PAIRS), has(FEATURE_VALUE_ALIGNED), element, dim,          \
+                            V_HEAD_DIM, VALUE_DIM_STRIDE)                                                              \
+        : VECTOR(0)
 #endif
 
 VECTOR load_key_of(uint batch, uint kv_head, Key key, uint dim) {
