@@ -58,7 +58,7 @@ VKATTN_API vkattn_result vkattn_attention_backward_measure(vkattn_context contex
 /* Measures which kernels and which tiles are the fastest for d_query, and for d_key and d_value together, of those that are asked for, as
  * vkattn_tune does for attention: for problems of its kind whose gradients have the same types, those of layers among them.
  * candidates: NULL, or where a list is given of those of d_query and then of those of d_key and d_value, of each of which the first is what
- * a plan takes untuned; empty without queries or keys. */
+ * a plan takes untuned; empty where neither is asked for, or without queries or keys. */
 VKATTN_API vkattn_result vkattn_tune_attention_backward(vkattn_context context,
                                                         const vkattn_attention_backward_desc *desc,
                                                         vkattn_list *candidates);

@@ -37,7 +37,7 @@ VKATTN_API vkattn_result vkattn_self_test(vkattn_context context, vkattn_check_c
 
 /* One way of computing a problem, as vkattn_tune and its like tried it.
  *
- * kernel        VKATTN_KERNEL_AUTO of linear layers, whose tile names the shader
+ * kernel        VKATTN_KERNEL_AUTO of gradients and linear layers, whose tile names the shader
  * tile          "16x16x16 matrices, 4 x 1 subgroups, 64 keys, 2 parts"
  * milliseconds  of one run, a median; 0 where reason is given
  * kept          1: what plans of such problems take from now on

@@ -526,13 +526,18 @@ def test_what_a_call_takes_is_told_before_it_is_made():
     assert context.measure(product).kernel == "auto" and {each.role for each in context.bindings(product)} >= {"input", "weight", "output"}
     gradients = vkattn.attention_backward_problem(query, key, key, query, "key", enable_gqa=True)
     assert context.measure(gradients).dispatches > 1
-    assert {each.role for each in context.bindings(gradients) if each.is_written} == {"d_key", "workspace"}
+    roles = {each.role: each.is_written for each in context.bindings(gradients)}
+    assert {role for role, is_written in roles.items() if is_written} == {"d_key", "workspace"}
+    assert {"output", "log_sum_exp", "d_output"} <= set(roles)
     layer = vkattn.layer_problem(vkattn.layer_config("mha", embed_dim=64, num_heads=4), random(1, 7, 64), is_causal=True)
     assert context.measure(layer).workspace_bytes > 0
     for mistake, error, message in (
             (lambda: context.measure(query), TypeError, "problem: ndarray, expected what one of these returns: problem, linear_problem, attention_backward_problem, layer_p"),
             (lambda: context.bindings(layer), TypeError, "problem: tuple, expected what one of these returns: problem, linear_p.*_backward_problem$"),
             (lambda: vkattn.attention_backward_problem(query, query, query, query, "sinks"), ValueError, "gradients: 'sinks', expected some of query"),
+            (lambda: vkattn.attention_backward_problem(query, query, None, query), TypeError, "value: None, expected an array"),
+            (lambda: vkattn.attention_backward_problem(query[0, 0], query[0, 0], query[0, 0], query), ValueError, "d_output: 4 dimensions, expected 2"),
+            (lambda: vkattn.attention_backward_problem(query, query, query, query, return_lse=True), TypeError, "return_lse: no argument"),
             (lambda: vkattn.layer_problem(layer[0], query[0], cache=None), TypeError, "cache: no argument of a layer without a cache"),
             (lambda: context.measure(vkattn.problem(query, query, key)), vkattn.InvalidArgumentError, "value: shape"),
             (lambda: context.measure(vkattn.problem(query, query, query, kernel="latent_decode")), vkattn.UnsupportedError, "latent_decode")):

@@ -129,18 +129,32 @@ def _take_functions(problem, call, functions, captured, captured_numbers, names,
     return [variant]
 
 
+def _refuse_others(arguments):
+    for name in ("return_lse", "out", "v_head_dim"):
+        if name in arguments:
+            raise TypeError(f"{name}: no argument of attention_backward")
+
+
+def _gradient_of_output(call, d_output, missing):
+    gradient = call.take("d_output", d_output, strided=True)
+    if missing + gradient.ndim > 4:
+        raise ValueError(f"d_output: {gradient.ndim} dimensions, expected {4 - missing} as of query")
+    call.inputs["d_output"] = gradient = gradient.reshape((1,) * missing + gradient.shape)
+    return gradient
+
+
 def attention_backward_problem(query, key, value, d_output, gradients=("query", "key", "value"), **arguments):
-    """The C description of a call of attention_backward with the output and log_sum_exp that attention returned, for Context.tune:
-    of each of "query", "key" and "value" that is named the gradient in its own type; arguments: those of attention."""
+    """The C description of a call of attention_backward with an output and log_sum_exp that are there, for Context.tune, measure and bindings:
+    of each of "query", "key" and "value" that is named the gradient, in its own type; arguments: those of attention."""
+    _refuse_others(arguments)
+    names = _checked_names(gradients, _OF[:3])
     call = Call(None, (("query", query), ("key", key), ("value", value), ("d_output", d_output)))
-    described = Problem({"query": query, "key": key, "value": value, **arguments}, call)
-    call.outputs.clear()
-    described.desc.output = described.desc.log_sum_exp = _abi.Tensor()
+    described = Problem({"query": query, "key": key, "value": value, "return_lse": True, **arguments}, call)
     desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(described.desc))
-    d_output = call.take("d_output", d_output, strided=True)
-    desc.d_output = describe(d_output.reshape((1,) * described.missing + d_output.shape), "d_output")
-    for name in _checked_names(gradients, _OF[:3]):
-        setattr(desc, f"d_{name}", describe(call.result(f"d_{name}", call.inputs[name].shape, dtype_of(call.inputs[name])), f"d_{name}"))
+    desc.d_output = describe(_gradient_of_output(call, d_output, described.missing), "d_output")
+    for name in names:
+        made = call.result(f"d_{name}", call.inputs[name].shape, dtype_of(call.inputs[name]))
+        setattr(desc, f"d_{name}", describe(made, f"d_{name}"))
     return desc
 
 
@@ -166,9 +180,7 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     that attention's are. A query or key that nothing sees has gradient 0, and so have packed rows of no sequence.
     """
     names, arrays = _named_gradients(gradients)
-    for name in ("return_lse", "out", "v_head_dim"):
-        if name in arguments:
-            raise TypeError(f"{name}: no argument of attention_backward")
+    _refuse_others(arguments)
     given = {"query": query, "key": key, "value": value, "d_output": d_output, "output": output, "log_sum_exp": log_sum_exp,
              **{name: arguments.get(name) for name in ("attn_mask", "sinks")}}
     mask_mod, captured, captured_numbers, made_in = take_block_mask(block_mask, mask_mod, captured, captured_numbers, query, key, arguments)
@@ -177,10 +189,8 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     _take_given(call, problem.desc, output, log_sum_exp, problem.missing)
     functions = {"score_mod": score_mod, "score_mod_grad": _derivative_of(score_mod, score_mod_grad), "score_mod_grad_captured": score_mod_grad_captured, "mask_mod": mask_mod}
     keep = _take_functions(problem, call, functions, captured, captured_numbers, names, arrays)
-    gradient = call.take("d_output", d_output, strided=True)
-    call.inputs["d_output"] = gradient = gradient.reshape((1,) * problem.missing + gradient.shape)
     desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(problem.desc))
-    desc.d_output = describe(gradient, "d_output")
+    desc.d_output = describe(_gradient_of_output(call, d_output, problem.missing), "d_output")
     packed = any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k"))
     for name in names:
         if not isinstance(name, str):

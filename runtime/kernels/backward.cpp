@@ -12,9 +12,14 @@ constexpr const BackwardKernel *kKernels[] = {&kBackwardAddresses, &kBackwardCoo
 } // namespace
 
 BackwardClass class_of(const BackwardProblem &problem) {
-    return {class_of(problem.attention), static_cast<uint32_t>(problem.sums),
-            format_of(problem.d_output), format_of(problem.d_query),
-            format_of(problem.d_key),    format_of(problem.d_value)};
+    AttentionClass attention = class_of(problem.attention);
+    attention.kernel = VKATTN_KERNEL_AUTO; // that of the forward pass is nothing to gradients
+    return {attention,
+            static_cast<uint32_t>(problem.sums),
+            format_of(problem.d_output),
+            format_of(problem.d_query),
+            format_of(problem.d_key),
+            format_of(problem.d_value)};
 }
 
 std::span<const BackwardKernel *const> backward_kernels() { return kKernels; }

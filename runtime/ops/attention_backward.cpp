@@ -171,6 +171,16 @@ Backward check_backward(const vkattn_attention_backward_desc &desc) {
 
 bool is_wanted(const View &gradient) { return present(gradient) && !is_empty(gradient.tensor); }
 
+// Lists without entries hide every key, and with them the mask, of which a gradient may be wanted all the same.
+AttentionProblem with_memory_and_mask(const AttentionProblem &problem) {
+    AttentionProblem result = with_memory(problem);
+    if (!has_keys(problem)) return result;
+    result.attn_mask = problem.attn_mask;
+    result.mask_in_turn = problem.mask_in_turn;
+    result.mask_times_slopes = problem.mask_times_slopes;
+    return result;
+}
+
 // Whether the problem's variant, if it has one, can be in the shader.
 bool serves(const AttentionProblem &problem, const Shader &shader) {
     return problem.variant == nullptr || problem.variant->variant->serves(shader);
@@ -202,10 +212,12 @@ class BackwardSteps {
         if (std::ranges::any_of(given_.d_captured, is_wanted)) add_captured();
     }
 
-    // The names of its shaders, and whether tuning found them.
+    // The names of its shaders, and those that tuning found.
     std::string names() const {
-        const bool is_tuned = (queries_ && queries_->is_tuned) || (keys_ && keys_->is_tuned);
-        return names_ + (is_tuned ? ": the fastest that tuning found for such problems" : "");
+        std::string tuned;
+        for (const std::optional<BackwardChoice> &choice : {queries_, keys_})
+            if (choice.has_value() && choice->is_tuned) tuned += text(tuned.empty() ? "" : ", ", choice->shader->name);
+        return tuned.empty() ? names_ : text(names_, "; by tuning: ", tuned);
     }
 
   private:
@@ -218,21 +230,13 @@ class BackwardSteps {
     void add_rows() {
         deltas_ = reserve(problem_.log_sum_exp);
         if (given_.computes_output) add_output();
-        problem_ = with_memory(problem_);
-        if (has_keys(given_.problem)) keep_mask();
+        problem_ = with_memory_and_mask(problem_);
         if (!has_keys(given_.problem)) sources_[BINDING_KEY] = sources_[BINDING_VALUE] = sources_[BINDING_QUERY];
         if (present(problem_.key_indices)) add_sorted_lists();
         if (wants_queries()) queries_ = choose(BackwardSums::kQueries);
         if (wants_keys()) keys_ = choose(BackwardSums::kKeys);
         add_deltas();
         builder_.barrier();
-    }
-
-    // Lists without entries hide every key, and with them the mask, of which a gradient may be wanted all the same.
-    void keep_mask() {
-        problem_.attn_mask = given_.problem.attn_mask;
-        problem_.mask_in_turn = given_.problem.mask_in_turn;
-        problem_.mask_times_slopes = given_.problem.mask_times_slopes;
     }
 
     void add_output() {
@@ -605,7 +609,8 @@ void add_attention_backward(PlanBuilder &builder, const vkattn_attention_desc &a
 std::vector<BackwardProblem> backward_problems(const vkattn_attention_backward_desc &desc) {
     const Backward backward = check_backward(desc);
     if (!has_queries(backward.problem) || !has_keys(backward.problem)) return {};
-    const BackwardProblem neither{BackwardSums::kQueries, with_memory(backward.problem), backward.d_output.tensor};
+    const BackwardProblem neither{BackwardSums::kQueries, with_memory_and_mask(backward.problem),
+                                  backward.d_output.tensor};
     std::vector<BackwardProblem> problems;
     if (is_wanted(backward.d_query)) problems.emplace_back(neither).d_query = backward.d_query.tensor;
     if (!is_wanted(backward.d_key) && !is_wanted(backward.d_value)) return problems;

@@ -42,8 +42,14 @@ bool is_of_key(const AttentionProblem &problem, const AttentionTensor &tensor) {
     return problem.value_in_key && (tensor.binding == BINDING_VALUE || tensor.binding == BINDING_VALUE_SCALES);
 }
 
+void fill(Buffer &buffer, float number) {
+    const std::vector<float> numbers(divide_up(buffer.bytes(), sizeof number), number);
+    buffer.write(0, numbers.data(), buffer.bytes());
+}
+
 // What is neither random numbers nor the output.
 void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor &tensor) {
+    if (tensor.contents == TrialContents::kOnes) return fill(buffer, 1.0f);
     const vkattn_tensor &layout = problem.*tensor.member;
     const bool ones = tensor.contents == TrialContents::kNothingHidden && layout.type == VKATTN_TYPE_BOOL;
     std::vector<std::byte> bytes(buffer.bytes(), ones ? std::byte{1} : std::byte{0});
@@ -51,23 +57,23 @@ void fill(Buffer &buffer, const AttentionProblem &problem, const AttentionTensor
         const auto number = static_cast<int32_t>(content_number(problem, tensor.contents, i));
         std::memcpy(&bytes[(layout.offset + i) * sizeof number], &number, sizeof number);
     }
-    const float one = 1.0f;
-    for (size_t at = 0; tensor.contents == TrialContents::kOnes && at + sizeof one <= bytes.size(); at += sizeof one)
-        std::memcpy(&bytes[at], &one, sizeof one);
     buffer.write(0, bytes.data(), bytes.size());
 }
 
 } // namespace
 
-TrialBuffers trial_buffers(Context &context, const AttentionProblem &problem, bool are_compared) {
+TrialBuffers trial_buffers(Context &context, const AttentionProblem &problem, std::optional<float> log_sum_exp) {
     TrialBuffers buffers;
     for (const AttentionTensor &tensor : kAttentionTensors) {
         const vkattn_tensor &layout = problem.*tensor.member;
         if (!present(layout) || is_of_key(problem, tensor)) continue;
-        if (tensor.contents == TrialContents::kResults && are_compared)
+        const bool is_result = tensor.contents == TrialContents::kResults;
+        if (is_result && !log_sum_exp.has_value())
             buffers.add_output(context, tensor.role, layout);
-        else if (tensor.contents == TrialContents::kNumbers)
+        else if (is_result || tensor.contents == TrialContents::kNumbers)
             buffers.add_numbers(context, tensor.role, layout);
+        else if (tensor.binding == BINDING_LOG_SUM_EXP && log_sum_exp.has_value())
+            fill(buffers.add(context, tensor.role, layout), *log_sum_exp);
         else
             fill(buffers.add(context, tensor.role, layout), problem, tensor);
     }
@@ -120,7 +126,7 @@ class Search {
     Search(Context &context, const AttentionProblem &problem, TrialTime &time)
         : context_(context), problem_(problem),
           tiles_(
-              {trial_bytes(problem), [&] { return trial_buffers(context, problem, true); }},
+              {trial_bytes(problem), [&] { return trial_buffers(context, problem); }},
               [&](const KernelTile &tile) { return make_trial(context, problem, tile); },
               {.kernel = static_cast<uint32_t>(choose(context, problem, {}).name)}, time) {}
 

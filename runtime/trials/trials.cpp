@@ -46,13 +46,10 @@ void TrialBuffers::poison_outputs() {
     }
 }
 
-std::vector<float> TrialBuffers::read_outputs() {
-    std::vector<float> numbers;
-    for (const auto &[buffer, tensor] : outputs_) {
-        const std::vector<float> own = read_numbers(*buffer, tensor);
-        numbers.insert(numbers.end(), own.begin(), own.end());
-    }
-    return numbers;
+std::vector<std::vector<float>> TrialBuffers::read_outputs() {
+    std::vector<std::vector<float>> outputs;
+    for (const auto &[buffer, tensor] : outputs_) outputs.push_back(read_numbers(*buffer, tensor));
+    return outputs;
 }
 
 double guessed_milliseconds(const Plan &plan, uint64_t bytes) {
@@ -94,18 +91,23 @@ std::pair<double, double> Trials::time_in_turn(const Plan &a, const Plan &b) con
     return {median(std::move(of_a)), median(std::move(of_b))};
 }
 
-// "" if the numbers are the untuned plan's, which are those of the first candidate.
-std::string Trials::compare_output() {
-    std::vector<float> actual = buffers_.read_outputs();
-    if (expected_.empty()) expected_.assign(actual.begin(), actual.end());
-    std::vector<double> expected = expected_;
-    for (size_t i = 0; i < actual.size(); ++i)
-        if ((std::isnan(expected[i]) && std::isnan(actual[i])) || // of no sequence, not written
-            (std::isinf(expected[i]) && static_cast<double>(actual[i]) == expected[i]))
-            expected[i] = actual[i] = 0; // their difference is no number
-    const double error = nmse(actual, expected);
-    if (error <= kMostError) return "";
-    return text("other numbers than untuned, NMSE ", error, ", expected at most ", kMostError);
+// "" if the numbers are the untuned plan's, which are those of the first candidate, in each output by itself.
+std::string Trials::compare_outputs() {
+    std::vector<std::vector<float>> outputs = buffers_.read_outputs();
+    if (expected_.empty())
+        for (const std::vector<float> &output : outputs) expected_.emplace_back(output.begin(), output.end());
+    for (size_t number = 0; number < outputs.size(); ++number) {
+        std::vector<float> &actual = outputs[number];
+        std::vector<double> expected = expected_[number];
+        for (size_t i = 0; i < actual.size(); ++i)
+            if ((std::isnan(expected[i]) && std::isnan(actual[i])) || // of no sequence, not written
+                (std::isinf(expected[i]) && static_cast<double>(actual[i]) == expected[i]))
+                expected[i] = actual[i] = 0; // their difference is no number
+        const double error = nmse(actual, expected);
+        if (!(error <= kMostError))
+            return text("other numbers than untuned, NMSE ", error, ", expected at most ", kMostError);
+    }
+    return "";
 }
 
 bool Trials::measure(Trial trial) {
@@ -113,7 +115,7 @@ bool Trials::measure(Trial trial) {
     if (candidates_.size() == kMostCandidates) return false;
     buffers_.poison_outputs();
     run(*trial.plan);
-    Candidate candidate{trial.kernel, trial.tile, 0.0, compare_output()};
+    Candidate candidate{trial.kernel, trial.tile, 0.0, compare_outputs()};
     if (candidate.reason.empty()) {
         const Plan &rival = trials_.empty() ? *trial.plan : *trials_[*fastest()].plan;
         candidate.milliseconds = time_in_turn(rival, *trial.plan).second;

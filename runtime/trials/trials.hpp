@@ -53,7 +53,7 @@ class TrialBuffers {
 
     std::span<const vkattn_binding> bindings() const { return bindings_; }
     void poison_outputs(); // so that what is not written is seen
-    std::vector<float> read_outputs();
+    std::vector<std::vector<float>> read_outputs();
 
   private:
     std::vector<std::unique_ptr<Buffer>> buffers_;
@@ -95,12 +95,12 @@ class Trials {
   private:
     double run(const Plan &plan) const;
     std::pair<double, double> time_in_turn(const Plan &a, const Plan &b) const;
-    std::string compare_output();
+    std::string compare_outputs();
 
     TrialBuffers buffers_;
     std::vector<Trial> trials_; // of each candidate
     std::vector<Candidate> candidates_;
-    std::vector<double> expected_; // the first trial's output
+    std::vector<std::vector<double>> expected_; // the first trial's outputs
 };
 
 // The tensors that a search will want, made when it begins.

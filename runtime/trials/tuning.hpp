@@ -5,6 +5,7 @@
 #include "runtime/problem/attention_problem.hpp"
 #include "runtime/trials/trials.hpp"
 
+#include <optional>
 #include <vector>
 
 namespace vkattn {
@@ -27,9 +28,10 @@ std::vector<Candidate> tune(Context &context, const BackwardProblem &problem, Tr
 std::vector<Candidate> tune(Context &context, const LinearProblem &problem, const LinearOperands &operands,
                             TrialTime &time);
 
-// The tensors of an attention problem, filled as kAttentionTensors says, and their bytes. are_compared: its results are, by
-// trials; else they are zeros.
-TrialBuffers trial_buffers(Context &context, const AttentionProblem &problem, bool are_compared);
+// The tensors of an attention problem, filled as kAttentionTensors says, and their bytes. log_sum_exp: where its output and this are
+// what is read, and not compared.
+TrialBuffers trial_buffers(Context &context, const AttentionProblem &problem,
+                           std::optional<float> log_sum_exp = std::nullopt);
 uint64_t trial_bytes(const AttentionProblem &problem);
 
 } // namespace vkattn

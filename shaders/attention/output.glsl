@@ -1,4 +1,4 @@
-// The tensor output [B,Hq,Lq,Dv], or packed [1,Hq,total,Dv].
+// The tensor output [B,Hq,Lq,Dv], or packed [1,Hq,total,Dv]. READS_OUTPUT: the kernel reads it, and does not write it.
 #ifndef OUTPUT_GLSL
 #define OUTPUT_GLSL
 
@@ -9,7 +9,9 @@
 
 #define TENSOR output
 #define TENSOR_BINDING BINDING_OUTPUT
+#ifndef READS_OUTPUT
 #define TENSOR_WRITABLE
+#endif
 #include "common/tensor.glsl"
 
 uint output_element(Row row) {
@@ -32,6 +34,7 @@ vec4 modify_output(vec4 block, Row row, uint element) {
 #define modify_output(values, row, element) (values)
 #endif
 
+#ifndef READS_OUTPUT
 // Two neighbours from element `element` on, both of this invocation.
 void store_output_pair(uint element, vec2 pair) {
     output_store2(OUTPUT_FORMAT, has(FEATURE_OUTPUT_PAIRS), element, OUTPUT_DIM_STRIDE, pair);
@@ -47,5 +50,6 @@ void store_output_block(uint row_element, uint dim, vec4 block) {
             output_store(OUTPUT_FORMAT, at, block[pair]);
     }
 }
+#endif
 
 #endif

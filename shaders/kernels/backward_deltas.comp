@@ -11,6 +11,7 @@
 
 #define HAS_GRADIENTS
 #define WRITES_DELTAS
+#define READS_OUTPUT
 
 layout(local_size_x_id = 0) in;
 
