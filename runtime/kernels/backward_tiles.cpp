@@ -77,8 +77,9 @@ uint32_t wanted(const KernelTile &tuned, Place place, uint32_t least, uint32_t m
 bool is_of(const DeviceCaps &caps, GpuClass gpu) { return static_cast<GpuClass>(caps.traits.gpu_class) == gpu; }
 
 // Loads and sums that are under way together take registers: of AMD's GPUs shared memory, not registers, bounds how many workgroups are
-// at work.
+// at work. Of CPU drivers none takes it: llvmpipe loads in turns that have no lanes.
 bool reads_ahead(const DeviceCaps &caps, const KernelTile &tuned) {
+    if (caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) return false;
     const uint32_t wanted = tuned.knobs[kBackwardAheadKnob];
     return wanted == 0 ? is_of(caps, GpuClass::kRdna) || is_of(caps, GpuClass::kGcn) : wanted == 1;
 }

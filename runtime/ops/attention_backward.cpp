@@ -296,6 +296,7 @@ class BackwardSteps {
         for (uint32_t bit = 0; bit < std::size(of_bits); ++bit)
             constants.GRADIENT_PAIRS |= uint32_t{present(*of_bits[bit]) && in_pairs(of_bits[bit]->tensor)} << bit;
         if (rows_are_aligned(problem_, given_.d_output.tensor)) constants.GRADIENT_PAIRS |= GRADIENTS_ALIGNED;
+        if (caps_.device_type != VK_PHYSICAL_DEVICE_TYPE_CPU) constants.GRADIENT_PAIRS |= GRADIENTS_UNGUARDED;
         constants.MASK_ROWS = static_cast<uint32_t>(problem_.attn_mask.shape[2]);
     }
 

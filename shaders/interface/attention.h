@@ -90,6 +90,7 @@ namespace vkattn::gpu {
 #define KEYS_OF_UNFUSED_ITERATION 4u
 #define GRADIENTS_LARGEST 16u /* of GRADIENT_PAIRS */
 #define GRADIENTS_ALIGNED 32u
+#define GRADIENTS_UNGUARDED 64u
 #define UNFUSED_WORKGROUP_SIZE 64u
 #define BLOCK_MASK_WORKGROUP_SIZE 128u
 #define MOST_HEADS_OF_CHUNK 64u /* of index_scores_coopmat: in shared memory at a time */
@@ -126,7 +127,7 @@ namespace vkattn::gpu {
  * KEYS_OF_CHUNK: of those, in shared memory at a time; READS_AHEAD: loads of a tile, and of what sums read of it, are under way
  * together, in more registers; on matrix units KEYS_OF_TILE pass by, and QUERY_IN_REGISTERS: own ones are in
  * registers. GRADIENT_PAIRS: bit 0, that neighbours of d_output share words; 1, of d_query; 2,
- * of d_key; 3, of d_value; GRADIENTS_LARGEST: deltas leave the largest elements of d_output; GRADIENTS_ALIGNED: d_output as _ALIGNED says. MASK_ROWS: of attn_mask, of each of its heads.
+ * of d_key; 3, of d_value; GRADIENTS_LARGEST: deltas leave the largest elements of d_output; GRADIENTS_ALIGNED: d_output as _ALIGNED says; GRADIENTS_UNGUARDED: the device is no CPU driver. MASK_ROWS: of attn_mask, of each of its heads.
  * CAPTURED_GRADIENTS: a bit for each captured tensor that has one; CAPTURED_STAGE: what backward_captured does.
  *
  * Of flash_addresses: STEP, keys at a time; *_ROW_BYTES, from position to position; READS_AHEAD; STAGED: K and V at the

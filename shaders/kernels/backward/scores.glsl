@@ -27,9 +27,12 @@ VECTOR load_d_output_of(Row row, uint dim) {
 #define LOAD_VALUE(element, dim) WITHIN(dim, V_HEAD_DIM, value_load8_halves((element) + DIM_THAT_IS(dim, V_HEAD_DIM)))
 #else
 #define VECTOR mat2x4
-// Whether tiles have no dim past the end: no load is under a branch then, so that several are under way together.
+// Whether tiles have no dim past the end: no load is under a branch then, so that several are under way together. Not on CPU drivers:
+// llvmpipe takes a null pointer for what it loads in a loop that it runs through without lanes, but where a branch skips it.
 const uint DIMS_OF_BLOCKS = 4 * COLUMNS > DIMS_OF_CHUNK ? 4 * COLUMNS : DIMS_OF_CHUNK;
-const bool FIRST_ARE_WHOLE = HEAD_DIM % DIMS_OF_BLOCKS == 0, SECOND_ARE_WHOLE = V_HEAD_DIM % DIMS_OF_BLOCKS == 0;
+const uint GUARDED = GRADIENTS_UNGUARDED - (GRADIENT_PAIRS & GRADIENTS_UNGUARDED);
+const bool FIRST_ARE_WHOLE = HEAD_DIM % DIMS_OF_BLOCKS + GUARDED == 0;
+const bool SECOND_ARE_WHOLE = V_HEAD_DIM % DIMS_OF_BLOCKS + GUARDED == 0;
 VECTOR load_query_of(Row row, uint dim) {
     return FIRST_ARE_WHOLE || dim < HEAD_DIM ? load_query_vector(row, dim) : VECTOR(0);
 }
