@@ -1,5 +1,5 @@
 """Real small models, and llama.cpp beside vkattn on them: its server of Debian testing, asked with tokens over HTTP. What
-bench/models.py and python/tests/test_llama_cpp.py share; both run where scripts/modern-root has installed llama.cpp-tools."""
+bench/models.py and python/tests/lm/test_llama_cpp.py share; both run where scripts/modern-root has installed llama.cpp-tools."""
 import hashlib
 import importlib.util
 import json

@@ -36,7 +36,7 @@ python="VKATTN_LIBRARY=$library VKATTN_JIT_LIBRARY=${library%/*}/runtime/jit/lib
 # leaves out, too.
 try_devices scripts/modern-root run env <<END || status=$?
 python-models $python python/tests/test_pytorch.py python/tests/test_torch_gradients.py python/tests/test_transformers.py python/tests/test_rope.py
-python-lm $python python/tests/test_lm.py python/tests/test_lm_hostile.py python/tests/test_lm_text.py python/tests/test_lm_terminal.py python/tests/test_finetune.py
+python-lm $python python/tests/lm --ignore=python/tests/lm/test_llama_cpp.py
 matrices-16x8 VKATTN_DEVICE_TRAITS=matrix_m=16,matrix_n=8,matrix_k=16 build-modern/tests/vkattn_tests --test-suite=attention.layouts
 matrices VKATTN_DEVICE_TRAITS=matrix_units=1 build-modern/tests/vkattn_tests --test-suite=layers
 self-test build-modern/tests/vkattn_tests --test-suite=self_test --test-case=*matrix?shape*

@@ -135,12 +135,24 @@ def _refuse_others(arguments):
             raise TypeError(f"{name}: no argument of attention_backward")
 
 
-def _gradient_of_output(call, d_output, missing):
+def _described(call, problem, d_output, names):
+    """The description, and the results by their names."""
+    desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(problem.desc))
     gradient = call.take("d_output", d_output, strided=True)
-    if missing + gradient.ndim > 4:
-        raise ValueError(f"d_output: {gradient.ndim} dimensions, expected {4 - missing} as of query")
-    call.inputs["d_output"] = gradient = gradient.reshape((1,) * missing + gradient.shape)
-    return gradient
+    if problem.missing + gradient.ndim > 4:
+        raise ValueError(f"d_output: {gradient.ndim} dimensions, expected {4 - problem.missing} as of query")
+    call.inputs["d_output"] = gradient = gradient.reshape((1,) * problem.missing + gradient.shape)
+    desc.d_output = describe(gradient, "d_output")
+    results = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise ValueError(f"gradients: an array of shape {list(name.shape)}, expected one that score_mod captures")
+        if name not in call.inputs:
+            raise ValueError(f"gradients: {name!r}, expected an argument {name}")
+        array = call.inputs[name]
+        results[name] = call.result(f"d_{name}", array.shape, "float32" if name in ("sinks", *_CAPTURED) else dtype_of(array))
+        setattr(desc, f"d_{name}", describe(results[name], f"d_{name}"))
+    return desc, results
 
 
 def attention_backward_problem(query, key, value, d_output, gradients=("query", "key", "value"), **arguments):
@@ -150,12 +162,7 @@ def attention_backward_problem(query, key, value, d_output, gradients=("query", 
     names = _checked_names(gradients, _OF[:3])
     call = Call(None, (("query", query), ("key", key), ("value", value), ("d_output", d_output)))
     described = Problem({"query": query, "key": key, "value": value, "return_lse": True, **arguments}, call)
-    desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(described.desc))
-    desc.d_output = describe(_gradient_of_output(call, d_output, described.missing), "d_output")
-    for name in names:
-        made = call.result(f"d_{name}", call.inputs[name].shape, dtype_of(call.inputs[name]))
-        setattr(desc, f"d_{name}", describe(made, f"d_{name}"))
-    return desc
+    return _described(call, described, d_output, names)[0]
 
 
 @outside_graphs
@@ -189,19 +196,10 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     _take_given(call, problem.desc, output, log_sum_exp, problem.missing)
     functions = {"score_mod": score_mod, "score_mod_grad": _derivative_of(score_mod, score_mod_grad), "score_mod_grad_captured": score_mod_grad_captured, "mask_mod": mask_mod}
     keep = _take_functions(problem, call, functions, captured, captured_numbers, names, arrays)
-    desc = _abi.AttentionBackwardDesc(attention=ctypes.pointer(problem.desc))
-    desc.d_output = describe(_gradient_of_output(call, d_output, problem.missing), "d_output")
-    packed = any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k"))
-    for name in names:
-        if not isinstance(name, str):
-            raise ValueError(f"gradients: an array of shape {list(name.shape)}, expected one that score_mod captures")
-        if name not in call.inputs:
-            raise ValueError(f"gradients: {name!r}, expected an argument {name}")
-        array = call.inputs[name]
-        made = call.result(f"d_{name}", array.shape, "float32" if name in ("sinks", *_CAPTURED) else dtype_of(array))
-        if packed:  # whose rows of no sequence keep what they hold
-            made.assign(numpy.zeros(made.shape, made.dtype)) if isinstance(made, Array) else made.fill(0)
-        setattr(desc, f"d_{name}", describe(made, f"d_{name}"))
+    desc, made = _described(call, problem, d_output, names)
+    if any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k")):
+        for result in made.values():  # whose rows of no sequence keep what they hold
+            result.assign(numpy.zeros(result.shape, result.dtype)) if isinstance(result, Array) else result.fill(0)
     apart = _abi.AttentionBackwardDesc.from_buffer_copy(desc)
     apart.attention = None
     call.run("vkattn_attention_backward_plan", desc, described=bytes(problem.desc) + bytes(apart), keep=keep)

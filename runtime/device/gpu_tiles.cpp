@@ -109,6 +109,19 @@ constexpr DecodeRow kDecodeRows[] = {
      {.subgroups = false, .keys_of_one_row = 2, .keys_of_rows = 2, .keys_of_others = 2, .stages_halves = true}},
 };
 
+struct GradientsRow {
+    GpuClass gpu;
+    GradientsLayout layout;
+};
+
+// Loads and sums that are under way together take registers: of AMD's GPUs shared memory, not registers, bounds how many workgroups are
+// at work, and of RDNA more rows share what it reads of shared memory. llvmpipe loads in turns that have no lanes.
+constexpr GradientsRow kGradientsRows[] = {
+    {GpuClass::kRdna, {.reads_ahead = true, .sums_of_two = 16}},
+    {GpuClass::kGcn, {.reads_ahead = true, .sums_of_two = 8}},
+    {GpuClass::kOther, {.reads_ahead = false, .sums_of_two = 8}},
+};
+
 struct MatrixRow {
     GpuClass gpu;
     uint32_t m, n;      // of the matrix shape; 0: any
@@ -173,6 +186,10 @@ FlashLayout flash_layout(const DeviceCaps &caps, bool halves, bool dots, uint32_
 
 DecodeLayout decode_layout(const DeviceCaps &caps) {
     return std::ranges::find_if(kDecodeRows, [&](const DecodeRow &row) { return is_for(row.gpu, caps); })->layout;
+}
+
+GradientsLayout gradients_layout(const DeviceCaps &caps) {
+    return std::ranges::find_if(kGradientsRows, [&](const GradientsRow &row) { return is_for(row.gpu, caps); })->layout;
 }
 
 MatrixLayout matrix_layout(const DeviceCaps &caps, const vkattn_matrix_shape &shape, uint32_t dims) {

@@ -39,6 +39,13 @@ struct DecodeLayout {
 };
 DecodeLayout decode_layout(const DeviceCaps &caps);
 
+// Of attention's gradients in tiles in shared memory.
+struct GradientsLayout {
+    bool reads_ahead;     // all loads of a tile under way together, and several positions of a sum
+    uint32_t sums_of_two; // blocks of four numbers of an invocation that sums both d_key and d_value of large heads
+};
+GradientsLayout gradients_layout(const DeviceCaps &caps);
+
 struct MatrixLayout {
     uint32_t subgroup_size; // to ask for
     uint32_t row_subgroups, dim_subgroups, keys;

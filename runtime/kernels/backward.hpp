@@ -30,7 +30,6 @@ using BackwardAnswer = Answer<BackwardShape>;
 
 // A kernel of attention's gradients: a row, a file beside this one, and shaders.
 struct BackwardKernel {
-    const char *name;
     std::span<const Shader *const> shaders;
     BackwardAnswer (*answer)(const BackwardProblem &problem, const DeviceCaps &caps);
     std::string (*describe)(const BackwardShape &shape); // "16 rows, 64 keys at a time"

@@ -80,6 +80,6 @@ void set_addressed_rows(gpu::AttentionConstants &constants, const vkattn_tensor 
 }
 
 const BackwardKernel kBackwardAddresses = {
-    .name = "addresses", .shaders = kShaders, .answer = answer, .describe = words_of_tile, .knobs = kKnobs};
+    .shaders = kShaders, .answer = answer, .describe = words_of_tile, .knobs = kKnobs};
 
 } // namespace vkattn

@@ -157,7 +157,6 @@ constexpr const Shader *kShaders[] = {&shaders::backward_queries_coopmat,       
 
 } // namespace
 
-const BackwardKernel kBackwardCoopmat = {
-    .name = "coopmat", .shaders = kShaders, .answer = answer, .describe = describe, .knobs = kKnobs};
+const BackwardKernel kBackwardCoopmat = {.shaders = kShaders, .answer = answer, .describe = describe, .knobs = kKnobs};
 
 } // namespace vkattn

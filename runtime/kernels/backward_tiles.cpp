@@ -35,7 +35,7 @@ struct BackwardTile {
     uint32_t workgroup, columns;
     uint32_t rows, keys; // of an invocation: its own, and of those that pass by
     uint32_t dims_of_chunk, keys_of_chunk;
-    bool reads_ahead; // all loads of a tile under way together, and several positions of a sum
+    bool reads_ahead; // see GradientsLayout
 
     uint32_t own() const { return workgroup / columns * rows; }
     uint32_t passing() const { return columns * keys; }
@@ -74,14 +74,11 @@ uint32_t wanted(const KernelTile &tuned, Place place, uint32_t least, uint32_t m
     return tuned.knobs[place] == 0 ? of_rule : std::bit_floor(std::clamp(tuned.knobs[place], least, most));
 }
 
-bool is_of(const DeviceCaps &caps, GpuClass gpu) { return static_cast<GpuClass>(caps.traits.gpu_class) == gpu; }
-
-// Loads and sums that are under way together take registers: of AMD's GPUs shared memory, not registers, bounds how many workgroups are
-// at work. Of CPU drivers none takes it: llvmpipe loads in turns that have no lanes.
 bool reads_ahead(const DeviceCaps &caps, const KernelTile &tuned) {
-    if (caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU) return false;
+    if (caps.device_type == VK_PHYSICAL_DEVICE_TYPE_CPU)
+        return false; // whatever tuning found elsewhere: llvmpipe would crash
     const uint32_t wanted = tuned.knobs[kBackwardAheadKnob];
-    return wanted == 0 ? is_of(caps, GpuClass::kRdna) || is_of(caps, GpuClass::kGcn) : wanted == 1;
+    return wanted == 0 ? gradients_layout(caps).reads_ahead : wanted == 1;
 }
 
 BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &caps, BackwardSums sums,
@@ -94,10 +91,9 @@ BackwardTile backward_tile(const AttentionProblem &problem, const DeviceCaps &ca
                       .dims_of_chunk = wanted(tuned, kBackwardDimsKnob, 8, 128, kChunk),
                       .keys_of_chunk = 1,
                       .reads_ahead = reads_ahead(caps, tuned)};
-    // beside the keys' loads of 16 bits and both sums of large heads, whose code takes more registers; RDNA has them, and more rows share
-    // what it reads of shared memory
+    // beside the keys' loads of 16 bits and both sums of large heads, whose code takes more registers
     const bool large = sums == BackwardSums::kKeys && problem.head_dim + problem.v_head_dim > 128;
-    const uint32_t of_rule = large && !is_of(caps, GpuClass::kRdna) ? kMostSums / 2 : kMostSums;
+    const uint32_t of_rule = large ? gradients_layout(caps).sums_of_two : kMostSums;
     const uint32_t most = tuned.knobs[kBackwardRowsKnob] == 0 ? of_rule : 2 * kMostSums;
     while (tile.rows > 1 && tile.rows * sums_of_row(problem, tile, sums) > most) tile.rows /= 2;
     const auto fits = [&] {
@@ -149,7 +145,6 @@ uint32_t passing_of_dispatch(const AttentionProblem &problem, const DeviceCaps &
     return std::max(caps.max_loop_iterations / iterations_of_tile, 1u) * shape.passing;
 }
 
-const BackwardKernel kBackwardTiles = {
-    .name = "tiles", .shaders = kShaders, .answer = answer, .describe = describe, .knobs = kKnobs};
+const BackwardKernel kBackwardTiles = {.shaders = kShaders, .answer = answer, .describe = describe, .knobs = kKnobs};
 
 } // namespace vkattn

@@ -19,13 +19,13 @@ from tested_packages import known
 for module in ("gguf", "tokenizers", "safetensors", "tqdm"):
     known(module)
 
+import lm_cases  # noqa: E402
 import lm_models  # noqa: E402
 import safetensors.numpy  # noqa: E402
-import test_lm  # noqa: E402
 import vkattn  # noqa: E402
 from vkattn_lm import adapter, command, errors, files, finetune, model, tokenizer, training  # noqa: E402
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 TEXT = (ROOT / "LICENSE").read_text(encoding="utf-8")
 SIZES = lm_models.SIZES
 PREFIX = "base_model.model.model.layers"
@@ -70,7 +70,7 @@ def trainer_of(path, recompute=False, **recipe):
     config = source.config()
     made = training.Recipe(**{"targets": training.checked_targets(None, config, source.where), "batch": 2, "length": 12, "rank": 3,
                               "alpha": 6.0, "learning_rate": 5e-4, "warmup": 10, "weight_decay": 0.0, "clip": 1.0, "seed": 0, **recipe})
-    return training.Trainer(source, config, test_lm.context_with(0), made, recompute, test_lm.NoBar())
+    return training.Trainer(source, config, lm_cases.context_with(0), made, recompute, lm_cases.NoBar())
 
 
 def begin_with_noise(trainer):
@@ -111,7 +111,7 @@ def loss_of(torch, model, rows):
                                   "phi3, many tokens"])
 def test_gradients_are_pytorchs(tmp_path, name):
     transformers = known("transformers")
-    torch, model = test_lm.save(transformers.AutoModelForCausalLM, test_lm.configs()[name], tmp_path)
+    torch, model = lm_cases.save(transformers.AutoModelForCausalLM, lm_cases.configs()[name], tmp_path)
     trainer, rows = trainer_of(tmp_path, clip=1e6), some_tokens(2, 12)
     begin_with_noise(trainer)
     found = adapted(torch, model.double(), trainer)
@@ -121,7 +121,7 @@ def test_gradients_are_pytorchs(tmp_path, name):
     for part, parameters, scale in (("a", trainer._a, 1), ("b", trainer._b, trainer.recipe.scale)):
         for name, view in zip(trainer._matrices, parameters.views(parameters.gradient)):
             expected = getattr(found[name], part).grad.numpy()
-            assert test_lm.nmse(view.numpy() * scale, expected) < 1e-8, (name, part)
+            assert lm_cases.nmse(view.numpy() * scale, expected) < 1e-8, (name, part)
 
 
 def test_the_curve_is_pytorchs(folder, text):
@@ -146,7 +146,7 @@ def test_the_curve_is_pytorchs(folder, text):
     assert losses == pytest.approx(expected, rel=0.01) and losses[-1] < 0.9 * losses[0]
     for name, update in trainer.updates().items():
         for part in "ab":
-            assert test_lm.nmse(getattr(update, part), getattr(found[name], part).detach().numpy()) < 1e-4
+            assert lm_cases.nmse(getattr(update, part), getattr(found[name], part).detach().numpy()) < 1e-4
 
 
 def test_peft_takes_an_adapter(folder, text, tmp_path, run):
@@ -159,14 +159,14 @@ def test_peft_takes_an_adapter(folder, text, tmp_path, run):
     with torch.no_grad():
         expected = model(torch.tensor([tokens])).logits[0, -1].numpy()
         with model.disable_adapter():
-            assert test_lm.nmse(model(torch.tensor([tokens])).logits[0, -1].numpy(), expected) > 1e-4
-    assert test_lm.nmse(logits_with(folder, tmp_path / "made", tokens), expected) < 1e-9
+            assert lm_cases.nmse(model(torch.tensor([tokens])).logits[0, -1].numpy(), expected) > 1e-4
+    assert lm_cases.nmse(logits_with(folder, tmp_path / "made", tokens), expected) < 1e-9
 
 
 def logits_with(path, adapter_folder, tokens):
     source = files.open_model(path)
     source = adapter.Adapted(source, adapter_folder) if adapter_folder else source
-    made = model.Decoder(source, source.config(), test_lm.context_with(0), capacity=32, kv_type="f32", progress=test_lm.NoBar())
+    made = model.Decoder(source, source.config(), lm_cases.context_with(0), capacity=32, kv_type="f32", progress=lm_cases.NoBar())
     return made.logits(tokens)
 
 
@@ -185,10 +185,10 @@ def test_a_model_with_an_adapter_is_as_it_was_in_training(tmp_path, weights, kin
     for row, label, loss in zip(tokens, labels, losses):
         logits = lm_models.logits_of(summed, SIZES, row)
         exact = numpy.log(numpy.exp(logits).sum(-1)) - logits[numpy.arange(len(label)), label]
-        assert test_lm.nmse(loss, exact) < 1e-9
-        assert test_lm.nmse(logits_with(tmp_path / "model.gguf", tmp_path, row.tolist()), logits[-1]) < bound
+        assert lm_cases.nmse(loss, exact) < 1e-9
+        assert lm_cases.nmse(logits_with(tmp_path / "model.gguf", tmp_path, row.tolist()), logits[-1]) < bound
     plain = lm_models.logits_of(held, SIZES, tokens[0])[-1]
-    assert test_lm.nmse(logits_with(tmp_path / "model.gguf", None, tokens[0].tolist()), plain) < 1e-9
+    assert lm_cases.nmse(logits_with(tmp_path / "model.gguf", None, tokens[0].tolist()), plain) < 1e-9
 
 
 def test_layers_that_are_computed_again_and_logits_in_parts_are_the_same(folder, monkeypatch):
@@ -200,7 +200,7 @@ def test_layers_that_are_computed_again_and_logits_in_parts_are_the_same(folder,
             trainer.step(rows[:, :-1], rows[:, 1:], 0.01)
         states.append(trainer.state())
     assert all((states[0][name] == states[1][name]).all() for name in states[0])
-    assert all(test_lm.nmse(states[2][name], states[0][name]) < 1e-9 for name in states[0] if states[0][name].any())
+    assert all(lm_cases.nmse(states[2][name], states[0][name]) < 1e-9 for name in states[0] if states[0][name].any())
 
 
 def test_memory_of_what_is_no_more_needed_is_used_again(tmp_path, monkeypatch):
@@ -407,7 +407,7 @@ def test_a_model_is_known_again_by_all_its_files(folder, weights, tmp_path):
     shutil.copytree(folder, copy)
     named = [copy / name for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")]
     assert len(identities(copy, named)) == 5
-    parts = test_lm.split(tmp_path, weights, 3)
+    parts = lm_cases.split(tmp_path, weights, 3)
     assert len(identities(parts[1], parts)) == 4
     assert identities(parts[0], []) == identities(parts[1], [])
 
@@ -478,7 +478,7 @@ def test_a_loss_that_is_no_number_ends_a_run(weights, text, tmp_path, run, held_
                                         ("qwen3.5", "the gradients of linear attention are not computed")])
 def test_models_without_gradients_are_refused_by_name(tmp_path, text, run, name, says):
     transformers = known("transformers")
-    test_lm.save(transformers.AutoModelForCausalLM, test_lm.configs()[name], tmp_path)
+    lm_cases.save(transformers.AutoModelForCausalLM, lm_cases.configs()[name], tmp_path)
     status, _, err = run("finetune", tmp_path, text, "--output", tmp_path / "made", *SMALL)
     assert status == 2 and len(err) == 1 and says in err[0] and err[0].count("expected") == 1
 
@@ -529,7 +529,7 @@ def test_adapters_that_do_not_fit_are_refused(whole, folder, tmp_path, run, harm
 
 def test_adapters_of_value_heads_that_a_file_has_in_another_order_are_refused(tmp_path):
     transformers, path = known("transformers"), tmp_path / "adapter"
-    test_lm.save(transformers.AutoModelForCausalLM, test_lm.configs()["qwen3.5"], tmp_path)
+    lm_cases.save(transformers.AutoModelForCausalLM, lm_cases.configs()["qwen3.5"], tmp_path)
     config, name = files.open_model(tmp_path).config(), f"{PREFIX}.0.linear_attn.out_proj"
     path.mkdir()
     safetensors.numpy.save_file({f"{name}.lora_{part}.weight": numpy.zeros((4, 4), "f4") for part in "AB"}, path / adapter.WEIGHTS)

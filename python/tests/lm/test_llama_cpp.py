@@ -18,11 +18,12 @@ import pytest
 for module in ("gguf", "tokenizers"):
     pytest.importorskip(module)
 
-ROOT = pathlib.Path(__file__).parents[2]
+ROOT = pathlib.Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "bench"))
 
 import gguf  # noqa: E402
 import llama_cpp  # noqa: E402
+import lm_cases  # noqa: E402
 import lm_models  # noqa: E402
 import vkattn  # noqa: E402
 from vkattn_lm import files, model, sampling  # noqa: E402
@@ -34,11 +35,6 @@ CONTEXT = 1024
 IN_FLOAT32 = ("--cache-type-k", "f32", "--cache-type-v", "f32", "--flash-attn", "off", "--swa-full")
 SHORT = "The history of the city of Lisbon begins"
 LONG = (ROOT / "docs/caches.md").read_text(encoding="utf-8")[:1900]  # beyond Gemma's window of 512 tokens
-
-
-class NoBar:
-    def update(self, count):
-        pass
 
 
 @dataclasses.dataclass
@@ -104,7 +100,7 @@ def decoder_of(file, capacity=CONTEXT, **changed):
     """A Decoder of a file, of its Config with other values."""
     source = files.open_model(file)
     config = dataclasses.replace(source.config(), **changed)
-    return model.Decoder(source, config, vkattn.default_context(), capacity=capacity, kv_type="f32", progress=NoBar())
+    return model.Decoder(source, config, vkattn.default_context(), capacity=capacity, kv_type="f32", progress=lm_cases.NoBar())
 
 
 def farthest(decoder, answers):

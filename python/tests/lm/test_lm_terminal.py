@@ -15,9 +15,9 @@ for module in ("gguf", "tokenizers", "jinja2", "safetensors", "tqdm"):
     pytest.importorskip(module)
 
 import lm_models  # noqa: E402
-from vkattn_lm import chat, command, model, terminal  # noqa: E402
+from vkattn_lm import chat, model, terminal  # noqa: E402
 
-PYTHON = pathlib.Path(__file__).parents[1]
+PYTHON = pathlib.Path(__file__).parents[2]
 SAID = re.compile(r"vkattn-lm: prompt of \d+ tokens at [\d.]+ tokens/s(; then \d+ at [\d.]+ tokens/s)?")
 
 
@@ -27,18 +27,6 @@ def llama(tmp_path_factory):
     sizes = {**lm_models.SIZES, "layers": 1, "context": 512}
     lm_models.write_gguf(path, lm_models.weights_of(lm_models.byte_level().get_vocab_size(), **sizes), sizes)
     return path
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """A command's exit status, output and lines of errors."""
-    def of(*words, given="", stdin=None):
-        monkeypatch.setattr("sys.stdin", stdin or io.StringIO(given))
-        capsys.readouterr()
-        status = command.main([str(word) for word in words])
-        said = capsys.readouterr()
-        return status, said.out, said.err.splitlines()
-    return of
 
 
 class Typed(io.StringIO):
