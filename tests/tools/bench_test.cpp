@@ -102,9 +102,6 @@ TEST_CASE_FIXTURE(DeviceTest, "a choice of keys is timed") {
         CHECK(times.bytes == 3 * 2 * 32 * 2 + rows * 34 + 2 * 3 * 4 + 2 * 5 * 4);
     }
     CHECK(shape_text(shape, "q_len 2").ends_with("pages of 16, choice of 5 keys"));
-    shape.key_list = 4;
-    CHECK_THROWS_WITH_AS(time_index(test_device().context(), shape, twice),
-                         "--key-list: is of attention, expected none beside --index", InputError);
 }
 
 TEST_CASE_FIXTURE(DeviceTest, "a product with a weight matrix is timed") {

@@ -128,9 +128,26 @@ def test_a_kernel_that_is_none_is_told_those_that_there_are():
     assert "coopmat, coopmat2, " in said
 
 
-def test_what_is_of_another_operation_is_refused():
-    refused("bench", "--input-norm", says="--input-norm: given with attention, expected --op linear")
-    refused("bench", "--op", "linear", "--index", 8, says="--index: given with a linear layer, expected attention")
+@pytest.mark.parametrize("words, says", [
+    (("bench", "--input-norm"), "--input-norm: given with attention, expected it with --op linear"),
+    (("bench", "--len", "4k"), "--len: given with attention, expected it with --variants"),
+    (("bench", "--op", "linear", "--index", 8), "--index: given with --op linear, expected it with attention"),
+    (("bench", "--op", "linear", "--kv-len", 8, "--rows", 4), "--kv-len: given with --op linear, expected it with attention or --index"),
+    (("bench", "--op", "linear_attention", "--backward"), "--backward: given with --op linear_attention, expected it with attention or --op linear"),
+    (("bench", "--index", 8, "--key-list", 4), "--key-list: given with --index, expected it with attention"),
+    (("bench", "--variants", "mha", "--q-len", 8), "--q-len: given with --variants, expected it with attention or --index or --op linear_attention"),
+    (("bench", "--op", "linear", "--kernel", "coopmat"), "--kernel: given with --op linear, expected it with attention or --variants"),
+    (("bench", "--visible-blocks", 50), "--visible-blocks requires --block-mask"),
+    (("bench", "--op", "rows"), "expected attention, linear or linear_attention"),
+    (("plan", "--weight-dtype", "q8_0"), "--weight-dtype: given with attention, expected it with --op linear"),
+    (("shaders", "--rows", 4), "--rows: given with attention, expected it with --op linear"),
+    (("tune", "--op", "linear", "--causal"), "--causal: given with --op linear, expected it with attention or --index"),
+])
+def test_what_is_of_another_operation_is_refused(words, says):
+    refused(*words, says=says)
+
+
+def test_what_no_operation_of_a_command_takes_is_no_option_of_it():
     refused("tune", "--op", "linear", "--input-norm", says="'--input-norm' is no option of tune")
 
 
@@ -167,11 +184,11 @@ def test_memory_says_what_it_leaves_out():
 
 @pytest.mark.skipif(ON_WINDOWS, reason="Wine draws its console anew, with lines in pieces")
 @pytest.mark.parametrize("words, said", [
-    (("--kv-len", "16,32"), ["q_len 1, kv_len 16 (1 of 2): 1 / 1 runs", "q_len 1, kv_len 32 (2 of 2), about "]),
+    (("--head-dim", 16, "--kv-len", "16,32"), ["q_len 1, kv_len 16 (1 of 2): 1 / 1 runs", "q_len 1, kv_len 32 (2 of 2), about "]),
     (("--variants", "mha,mqa", "--d-model", 32, "--len", 16), ["mha (1 of 2): 1 / 1 runs", "mqa (2 of 2), about "])])
 def test_bench_says_on_a_terminal_what_it_does_and_how_long_it_takes(words, said):
     main, terminal = pty.openpty()
-    process = subprocess.Popen([*COMMAND, "bench", "--heads", "2", "--head-dim", "16", "--repeat", "1", *map(str, words)],
+    process = subprocess.Popen([*COMMAND, "bench", "--heads", "2", "--repeat", "1", *map(str, words)],
                                stdout=subprocess.PIPE, stderr=terminal)
     os.close(terminal)
     lines = b""

@@ -163,18 +163,6 @@ ShapedProblem problem_of(const Context &context, const AttentionShape &shape, vk
 }
 
 ShapedIndex index_of(const Context &context, const AttentionShape &shape) {
-    const std::pair<const char *, bool> others[] = {{"--kv-heads", shape.kv_heads != 0},
-                                                    {"--v-head-dim", shape.v_head_dim != 0},
-                                                    {"--value-in-key", shape.value_in_key},
-                                                    {"--block-mask", shape.block_size != 0},
-                                                    {"--key-list", shape.key_list != 0},
-                                                    {"--tree", shape.tree},
-                                                    {"--kv-rotation", shape.rotated},
-                                                    {"--softcap", shape.softcap != 0.0f},
-                                                    {"--alibi", shape.alibi},
-                                                    {"--variant", !shape.variant.empty()}};
-    for (const auto &[option, given] : others)
-        if (given) throw InputError(option, "is of attention, expected none beside --index");
     AttentionShape scored = shape;
     scored.kv_heads = 1;
     scored.value_in_key = true;

@@ -42,16 +42,9 @@ std::string shape_text(const LinearShape &shape) {
 bool is_linear(const OperationOptions &options, const std::string &command) {
     if (options.op != "linear" && options.op != "attention")
         throw InputError("--op " + options.op,
-                         "not supported yet by " + command + " in this version, expected attention or linear");
-    if (options.op != "linear") {
-        for (const auto &[option, given] :
-             {std::pair("--input-norm", options.linear.input_norm), std::pair("--gated", options.linear.gated)})
-            if (given) throw InputError(option, "given with attention, expected --op linear");
-        return false;
-    }
-    for (const auto &[option, given] :
-         {std::pair("--variant", !options.shape.variant.empty()), std::pair("--index", options.shape.index != 0)})
-        if (given) throw InputError(option, "given with a linear layer, expected attention");
+                         "not supported yet by " + command + " in this version, expected attention" +
+                             (command == "bench" ? ", linear or linear_attention" : " or linear"));
+    if (options.op != "linear") return false;
     for (const auto &[option, given] :
          {std::pair("--input-norm", options.linear.input_norm), std::pair("--gated", options.linear.gated)})
         if (given && options.shape.backward) throw InputError(option, "given with --backward, expected one of the two");

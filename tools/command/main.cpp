@@ -1,8 +1,10 @@
 // The vkattn command.
 #include "tools/cases/case_variant.hpp"
+#include "tools/command/arguments.hpp"
 #include "tools/command/commands.hpp"
 #include "tools/command/estimate.hpp"
 #include "tools/command/help.hpp"
+#include "tools/command/operation_options.hpp"
 #include "tools/devices/device_traits.hpp"
 #include "tools/io/input_error.hpp"
 #include "tools/tensors/stored_types.hpp"
@@ -36,62 +38,11 @@ struct Options {
     EstimateOptions estimate;
 };
 
-// Reads a size such as 4096 or 4k (1024 each).
-std::uint32_t parse_size(const std::string &option, const std::string &text) {
-    std::uint64_t size = 0;
-    std::size_t digits = 0;
-    for (; digits < text.size() && digits < 10 && text[digits] >= '0' && text[digits] <= '9'; ++digits)
-        size = size * 10 + static_cast<std::uint64_t>(text[digits] - '0');
-    const std::string suffix = text.substr(digits);
-    if (suffix == "k" || suffix == "K") size *= 1024;
-    const bool is_known = suffix.empty() || suffix == "k" || suffix == "K";
-    if (digits == 0 || !is_known || size == 0 || size > std::numeric_limits<std::uint32_t>::max())
-        throw CLI::ValidationError(option + ": '" + text +
-                                   "' is no size, expected a whole number from 1, such as 4096 or 4k");
-    return static_cast<std::uint32_t>(size);
-}
-
-// Reads sizes such as 512,4k and ranges such as 1k..16k: from the first on, doubled until above the last.
-std::vector<std::uint32_t> parse_sizes(const std::string &option, const std::string &text) {
-    constexpr std::string_view kTo = "..";
-    std::vector<std::uint32_t> sizes;
-    for (const std::string &part : CLI::detail::split(text, ',')) {
-        const std::size_t to = part.find(kTo);
-        const std::uint64_t first = parse_size(option, part.substr(0, to));
-        const std::uint64_t last = to == std::string::npos ? first : parse_size(option, part.substr(to + kTo.size()));
-        if (last < first)
-            throw CLI::ValidationError(option + ": '" + part + "' falls, expected a range that rises, such as 1k..16k");
-        for (std::uint64_t size = first; size <= last; size *= 2) sizes.push_back(static_cast<std::uint32_t>(size));
-    }
-    return sizes;
-}
-
 // Returns what is wrong with a tolerance, "" if nothing is.
 std::string tolerance_error(const std::string &text) {
     double value = -1.0;
     const bool is_number = CLI::detail::lexical_cast(text, value);
     return is_number && value >= 0.0 ? "" : quote_name(text) + " is no tolerance, expected a number from 0";
-}
-
-// An option that names a file. An empty name is a mistake, for instance of a script's variable.
-CLI::Option *add_file(CLI::App &command, const std::string &name, std::string &file, const std::string &help) {
-    return command.add_option(name, file, help)->type_name("FILE")->check([](const std::string &given) {
-        return given.empty() ? std::string("is empty, expected the name of a file") : std::string();
-    });
-}
-
-void add_size(CLI::App &command, const std::string &name, std::uint32_t &size, const std::string &help) {
-    command
-        .add_option_function<std::string>(
-            name, [&size, name](const std::string &text) { size = parse_size(name, text); }, help)
-        ->type_name("SIZE");
-}
-
-void add_sizes(CLI::App &command, const std::string &name, std::vector<std::uint32_t> &sizes, const std::string &help) {
-    command
-        .add_option_function<std::string>(
-            name, [&sizes, name](const std::string &text) { sizes = parse_sizes(name, text); }, help)
-        ->type_name("SIZES");
 }
 
 // Pictures are the business of vkattn-plot: says so where one is asked for.
@@ -193,59 +144,6 @@ void add_compile_variant(CLI::App &app, Options &options) {
     add_common(*command, options.common);
 }
 
-void add_shape(CLI::App &command, ShapeOptions &options) {
-    AttentionShape &shape = options.shape;
-    add_size(command, "--batch", shape.batch, "Sequences; default 1");
-    add_size(command, "--heads", shape.heads, "Query heads; default 32");
-    add_size(command, "--kv-heads", shape.kv_heads, "KV heads; default: as many as query heads");
-    add_sizes(command, "--q-len", options.q_lens,
-              "Query length, or several: 512,4k or 1k..16k, by powers of 2; default 1");
-    add_sizes(command, "--kv-len", options.kv_lens, "Key length, or several; default 4096");
-    add_size(command, "--page-size", shape.page_size, "K and V in pages of so many positions, in random order");
-    add_size(command, "--head-dim", shape.head_dim, "Head size of Q and K; default 128");
-    command.add_flag("--value-in-key", shape.value_in_key, "V is the first elements of K's rows, as in absorbed MLA");
-    add_size(command, "--v-head-dim", shape.v_head_dim, "Head size of V; default: --head-dim");
-    command.add_option("--dtype", shape.dtype, "Type of Q and the output: " + type_names(is_float))
-        ->capture_default_str();
-    command.add_option("--kv-dtype", shape.kv_dtype, "Type of K and V; default: --dtype");
-    add_size(command, "--block-mask", shape.block_size,
-             "Hide blocks of so many queries and keys, all but --visible-blocks of them");
-    command.add_option("--visible-blocks", shape.visible_blocks, "Percent of the blocks, at random")
-        ->capture_default_str()
-        ->check(CLI::Range(0, 100));
-    add_size(command, "--key-list", shape.key_list, "Attend so many keys of each query's own list, at random");
-    command.add_flag("--tree", shape.tree, "The queries are a draft in a tree: each sees the past and its own branch");
-    command.add_option("--kv-rotation", options.kv_rotation, "How K and V are stored: none, hadamard")
-        ->capture_default_str();
-    command
-        .add_option("--kv-scales", shape.kv_scales,
-                    "Scales of K and V of type f8_e4m3 or f8_e5m2: none, tensor, head (of each), row (of each)")
-        ->capture_default_str();
-    add_size(command, "--index", shape.index,
-             "In place of attention, choose so many keys for each query by the scores of --heads heads, at most 2048");
-    add_file(command, "--variant", shape.variant,
-             "Attention with the functions of this file, GLSL or what compile-variant wrote as .spv");
-    command.add_option("--softcap", shape.softcap, "Scores s become C tanh(s / C) of this C; default: they do not")
-        ->check(CLI::PositiveNumber);
-    command.add_flag("--alibi", shape.alibi, "Biases that are linear in the distance (ALiBi)");
-    command.add_flag("--causal", shape.causal, "Causal mask, the last query at the last key");
-}
-
-void add_operation(CLI::App &command, OperationOptions &options) {
-    command.add_option("--op", options.op, "Operation: attention, linear; of bench also linear_attention")
-        ->capture_default_str();
-    add_shape(command, options);
-    add_sizes(command, "--rows", options.rows, "Rows of linear's input, or several; default 1,16,512");
-    add_size(command, "--in-features", options.linear.in_features, "Input features of linear; default 4096");
-    add_size(command, "--out-features", options.linear.out_features, "Output features of linear; default 4096");
-    command.add_option("--weight-dtype", options.linear.weight_dtype, "Type of linear's weight; default: --dtype");
-}
-
-void add_input_norm(CLI::App &command, OperationOptions &options) {
-    command.add_flag("--input-norm", options.linear.input_norm, "RMSNorm of linear's input before it is multiplied");
-    command.add_flag("--gated", options.linear.gated, "linear of two matrices, SwiGLU: silu(x gate) times x up");
-}
-
 void add_plan(CLI::App &app, Options &options) {
     CLI::App *command =
         app.add_subcommand("plan", "Say which kernel a plan takes for an attention problem, and why; nothing is run");
@@ -254,13 +152,6 @@ void add_plan(CLI::App &app, Options &options) {
                       "Say how each kernel would compute the problem, or why it cannot");
     command->add_flag("--json", options.plan.json, "Print a JSON array");
     add_common(*command, options.common);
-}
-
-void add_backward(CLI::App &command, OperationOptions &options) {
-    command.add_flag(
-        "--backward", options.shape.backward,
-        "The gradients: of Q, K and V, of an output and log-sum-exp; of linear, of its input and a weight of "
-        "floats");
 }
 
 void add_shaders(CLI::App &app, Options &options) {
@@ -318,7 +209,18 @@ void add_bench(CLI::App &app, Options &options) {
     add_common(*command, options.common);
 }
 
+// Of the commands that are told an operation.
+void refuse_options_of_others(const CLI::App &app, const Options &options) {
+    const std::pair<const char *, const OperationOptions *> commands[] = {
+        {"plan", &options.plan}, {"shaders", &options.shaders}, {"tune", &options.tune}, {"bench", &options.bench}};
+    for (const auto &[name, given] : commands)
+        if (app.got_subcommand(name))
+            vkattn::tools::refuse_options_of_others(*app.get_subcommand(name), *given,
+                                                    given == &options.bench && !options.bench.variants.empty());
+}
+
 int run_selected(const CLI::App &app, const Options &options, ValidationLog &validation) {
+    refuse_options_of_others(app, options);
     if (app.got_subcommand("devices")) return devices_command(options.common, options.devices, validation);
     if (app.got_subcommand("run")) return run_command(options.common, options.run, validation);
     if (app.got_subcommand("check")) return check_command(options.common, options.check, validation);
