@@ -4,7 +4,7 @@
 cmake_minimum_required(VERSION 3.22)
 set(runtime_rooms support problem device spirv vulkan kernels plan programs emit ops layers trials jit api) # from the bottom up
 set(shaders_rooms interface formats emulated common attention operators kernels cpu)
-set(tools_rooms io tensors cases checkpoints devices peaks bench estimate command)
+set(tools_rooms io tensors cases checkpoints devices peaks bench estimate options command)
 
 # Of a file of a room. begin: how a line includes a file of the house; prefix: what stands before the room there.
 function(check_includes house room file begin prefix)

@@ -1,12 +1,12 @@
 // The vkattn command.
 #include "tools/cases/case_variant.hpp"
-#include "tools/command/arguments.hpp"
 #include "tools/command/commands.hpp"
 #include "tools/command/estimate.hpp"
-#include "tools/command/help.hpp"
-#include "tools/command/operation_options.hpp"
 #include "tools/devices/device_traits.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/options/arguments.hpp"
+#include "tools/options/help.hpp"
+#include "tools/options/operation.hpp"
 #include "tools/tensors/stored_types.hpp"
 
 #include <CLI/CLI.hpp>

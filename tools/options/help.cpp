@@ -1,4 +1,4 @@
-#include "tools/command/help.hpp"
+#include "tools/options/help.hpp"
 
 #include "tools/io/input_error.hpp"
 

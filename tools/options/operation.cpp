@@ -1,7 +1,7 @@
-#include "tools/command/operation_options.hpp"
+#include "tools/options/operation.hpp"
 
-#include "tools/command/arguments.hpp"
 #include "tools/io/input_error.hpp"
+#include "tools/options/arguments.hpp"
 #include "tools/tensors/stored_types.hpp"
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-#include "tools/command/arguments.hpp"
+#include "tools/options/arguments.hpp"
 
 #include <CLI/CLI.hpp>
 
