@@ -32,7 +32,10 @@ TILES = (PREFILL, attention("prefill f16 D 64", 2048, 2048, "f16", head_dim=64, 
          attention("prefill f16, 8,192", 8192, 8192, "f16"))
 MATRICES = [attention(f"prefill f16 D {dims}, {length:,}", length, length, "f16", head_dim=dims, v_head_dim=dims)
             for dims in (64, 128) for length in (2048, 8192)]
-LINEAR = [LinearShape(f"linear f16, {rows} rows", rows, 4096, 4096, "f16") for rows in (512, 4096)]
+LINEAR = [*(LinearShape(f"linear f16, {rows} rows", rows, 4096, 4096, "f16") for rows in (512, 4096)),
+          *(LinearShape(f"linear {kind}, 1 row", 1, 4096, 14336, "f16", weight_type=kind) for kind in ("q4_K", "q8_0"))]
+GRADIENTS = [attention(f"gradients {kind} D {dims}, 2,048", 2048, 2048, kind, query_type=kind, head_dim=dims, v_head_dim=dims, backward=True)
+             for kind, dims in (("f16", 64), ("f16", 128), ("f32", 64))]
 JOINS = (DECODE, attention("decode f16, 16,384 keys", 1, 16384, "f16"), attention("MLA decode, 4,096 keys", 1, 4096, "f16", **LATENT))
 
 
@@ -61,8 +64,8 @@ class Shots:
 
     def all(self):
         return (("suites", self.suites()), ("modules", self.modules()), ("matrices of subgroups and of workgroups", self.matrices()),
-                ("tiles of prefill", self.tiles(TILES)),
-                ("tiles of linear", self.tiles(LINEAR)), ("joins of decode", self.joins()), ("roofline", self.roofline()))
+                ("tiles of prefill", self.tiles(TILES)), ("tiles of linear", self.tiles(LINEAR)),
+                ("tiles of gradients", self.tiles(GRADIENTS)), ("joins of decode", self.joins()), ("roofline", self.roofline()))
 
     def suites(self):
         return [Run("every kernel against float64", [BUILD / "tests/vkattn_tests", f"--test-suite={TESTS}"], assertions)]
@@ -105,7 +108,7 @@ def median(output):
 def candidates(output):
     """Those that ran, the fastest first."""
     found = [each for problem in json.loads(output) for each in problem["candidates"] if not each["reason"]]
-    return [f"{each['milliseconds']:.4f} ms: {each['kernel']} {each['tile']}{', kept' if each['kept'] else ''}"
+    return [f"{each['milliseconds']:.4f} ms: {'' if each['kernel'] == 'auto' else each['kernel'] + ' '}{each['tile']}{', kept' if each['kept'] else ''}"
             for each in sorted(found, key=lambda each: each["milliseconds"])]
 
 

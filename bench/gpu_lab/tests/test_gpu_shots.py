@@ -34,12 +34,12 @@ def test_candidates_stand_by_their_times():
 def test_shots_are_in_the_order_in_which_they_are_wanted():
     shots = gpu_shots.Shots("", 0.5, gpu_shots.small).all()
     assert [name for name, _ in shots] == ["suites", "modules", "matrices of subgroups and of workgroups", "tiles of prefill",
-                                        "tiles of linear", "joins of decode", "roofline"]
+                                        "tiles of linear", "tiles of gradients", "joins of decode", "roofline"]
     assert all(runs for _, runs in shots)
 
 
 @pytest.mark.skipif(not PROGRAM, reason="VKATTN_PROGRAM says where the command is")
-@pytest.mark.parametrize("shot", ["modules", "tiles of linear", "joins of decode", "roofline"])
+@pytest.mark.parametrize("shot", ["modules", "tiles of linear", "tiles of gradients", "joins of decode", "roofline"])
 def test_the_command_takes_every_run(shot):
     command = [sys.executable, "-B", gpu_shots.__file__, "--small", "--only", shot, "--seconds", "0.01"]
     environment = {**os.environ, "VKATTN_BUILD_DIR": str(pathlib.Path(PROGRAM).parents[1])}
