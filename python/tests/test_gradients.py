@@ -50,6 +50,20 @@ def test_gradients_of_a_mask_alone_and_of_few_dimensions(problem):
     assert of_query.shape == q.shape and close(of_query, expected[0])
 
 
+@pytest.mark.parametrize("dimensions", [2, 3])
+@pytest.mark.parametrize("packed", [False, True])
+def test_gradients_take_what_attention_returned(problem, dimensions, packed):
+    q, k, v, d_output = (each[(0,) * (4 - dimensions)] for each in problem)
+    arguments = {"is_causal": True}
+    if packed:
+        arguments.update(cu_seqlens_q=numpy.array([0, 7, 16], "i4"), cu_seqlens_k=numpy.array([0, 7, 16], "i4"))
+    output, log_sum_exp = vkattn.attention(q, k, v, return_lse=True, **arguments)
+    assert output.shape == q.shape and log_sum_exp.shape == q.shape[:-1]
+    given = vkattn.attention_backward(q, k, v, d_output, output=output, log_sum_exp=log_sum_exp, **arguments)
+    again = vkattn.attention_backward(q, k, v, d_output, **arguments)
+    assert all(one.shape == q.shape and close(one, other) for one, other in zip(given, again))
+
+
 def test_gradients_of_arrays_on_the_device(problem):
     context = vkattn.default_context()
     q, k, v, d_output = (context.array(each) for each in problem)
@@ -67,6 +81,24 @@ def test_gradients_are_recorded(problem):
         array.assign(numbers)
     program.replay()
     assert all(close(each.numpy(), wanted) for each, wanted in zip(made, gradients_of(*reversed(problem))))
+
+
+def test_packed_rows_of_no_sequence_are_those_of_queries_that_see_nothing_at_each_replay(problem):
+    context = vkattn.default_context()
+    q, k, v, d_output = (context.array(each[:1]) for each in problem)
+    bounds = context.array(numpy.array([0, 5, 17], "i4"))
+    packed = {"cu_seqlens_q": bounds, "cu_seqlens_k": bounds, "is_causal": True}
+    with vkattn.record() as program:
+        results = vkattn.attention(q, k, v, return_lse=True, **packed)
+        gradients = vkattn.attention_backward(q, k, v, d_output, **packed)
+    for ends in ([0, 5, 17], [0, 4, 9]):  # of the second replay rows belong to no sequence that did before
+        bounds.assign(numpy.array(ends, "i4"))
+        program.replay()
+        expected = (*vkattn.attention(q, k, v, return_lse=True, **packed), *vkattn.attention_backward(q, k, v, d_output, **packed))
+        for made, wanted in zip((*results, *gradients), expected):
+            numpy.testing.assert_array_equal(made.numpy(), wanted.numpy())
+    assert not results[0].numpy()[0, :, 9:].any() and numpy.isneginf(results[1].numpy()[:, 9:]).all()
+    assert not any(gradient.numpy()[0, :, 9:].any() for gradient in gradients)
 
 
 def test_other_problems_have_other_plans(problem):

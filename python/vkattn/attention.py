@@ -5,7 +5,7 @@ import types
 import numpy
 
 from . import _abi
-from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, float32_of, numpy_dtype, repeated,
+from .arrays import (MASKS, STORED, broadcastable, checked_bounds, describe, dtype_of, float32_of, repeated,
                      rows_of_sequences, set_masks)
 from .calls import Call
 from .compiled import outside_graphs
@@ -18,11 +18,8 @@ def _four_dimensional(array, name):
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
 
 
-def _unseeing(role, array):
-    """What queries that see no key have, in the shape and the type of a result."""
-    dtype = numpy_dtype(dtype_of(array))
-    one = numpy.zeros((), dtype) if role == "output" else numpy.full((), -numpy.inf, dtype)
-    return numpy.broadcast_to(one, array.shape)
+# What queries that see no key have.
+_UNSEEING = {"output": 0.0, "log_sum_exp": -numpy.inf}
 
 
 class Problem:
@@ -58,9 +55,10 @@ class Problem:
         if given.return_lse:
             call.result("log_sum_exp", query.shape[1 if given.cu_seqlens_q is not None else 0:3], "float32")
         self.keep = ()  # handles that the plan must not outlive
-        self.out, self.strays = given.out, None  # packed queries of no sequence, which the library leaves as they are
-        if given.cu_seqlens_q is not None:
-            self._find_strays(given.max_seqlen_q)
+        self.out, self.longest, self.packed = given.out, given.max_seqlen_q, given.cu_seqlens_q is not None
+        for name, rows in (("cu_seqlens_q", "query"), ("cu_seqlens_k", "key")) if self.packed else ():
+            if isinstance(call.inputs.get(name), numpy.ndarray):
+                checked_bounds(call.inputs[name], name, call.inputs[rows].shape[2])
         for role, array in {**call.inputs, **call.outputs}.items():
             setattr(desc, role, describe(array, role))
 
@@ -81,39 +79,42 @@ class Problem:
             raise ValueError(f"query has {query.shape[1]} heads and key {key.shape[1]}, expected as many, or enable_gqa=True")
         return query, key, v_head_dim
 
-    def _find_strays(self, longest):
-        inputs, total = self.call.inputs, self.call.inputs["query"].shape[2]
-        for name, packed in (("cu_seqlens_q", "query"), ("cu_seqlens_k", "key")):
-            if isinstance(inputs.get(name), numpy.ndarray):
-                checked_bounds(inputs[name], name, inputs[packed].shape[2])
-        if all(array is self.out for array in self.call.outputs.values()):
-            return
-        bounds = inputs["cu_seqlens_q"]
+    def _strays(self):
+        """Which packed queries are of no sequence, whose rows the library leaves as they are; None: none. Inside a recording all may be:
+        bounds on the device are read by its replays."""
+        inputs = self.call.inputs
+        if not self.packed or all(array is self.out for array in self.call.outputs.values()):
+            return None
+        bounds, total = inputs["cu_seqlens_q"], inputs["query"].shape[2]
         if isinstance(bounds, Array):
+            if bounds.context.recording is not None:
+                return numpy.ones(total, bool)
             bounds = bounds.download().clip(0, total)
-        strays = ~rows_of_sequences(bounds, longest, total)
-        self.strays = strays if strays.any() else None
+        strays = ~rows_of_sequences(bounds, self.longest, total)
+        return strays if strays.any() else None
 
     def run(self):
         """Computes it, and returns the call. Memory may hold what earlier calls left there: rows of no sequence become those
         of queries that see no key, but in an `out`, where they stay as they are."""
-        outputs, unwritten = self.call.outputs, {}
-        if self.strays is not None:
-            unwritten = {role: _unseeing(role, array) for role, array in outputs.items() if array is not self.out}
-        for role, rows in unwritten.items():
-            if isinstance(outputs[role], Array):
-                outputs[role].assign(rows)
+        strays = self._strays()
+        unwritten = {} if strays is None else {role: array for role, array in self.call.outputs.items() if array is not self.out}
+        for role, array in unwritten.items():
+            if isinstance(array, Array):
+                array.context.fill(array, _UNSEEING[role])
         self.call.run("vkattn_attention_plan", self.desc, keep=self.keep)
-        for role, rows in unwritten.items():
-            if not isinstance(outputs[role], Array):
-                where = (..., self.strays, slice(None)) if role == "output" else (..., self.strays)
-                outputs[role][where] = rows[where]
+        for role, array in unwritten.items():
+            if not isinstance(array, Array):
+                array[(..., strays, slice(None)) if role == "output" else (..., strays)] = _UNSEEING[role]
         return self.call
+
+    def missing_of(self, role):
+        """Dimensions that a result has not: log_sum_exp of packed queries never has that of sequences."""
+        return max(self.missing - 1, 0) if role == "log_sum_exp" and self.packed else self.missing
 
     def results(self):
         """Computes it, and returns the output, with log_sum_exp where that was asked for, in the kind that the caller has."""
         call = self.run()
-        results = tuple(call.given_back(role, array.shape[self.missing:]) for role, array in call.outputs.items())
+        results = tuple(call.given_back(role, array.shape[self.missing_of(role):]) for role, array in call.outputs.items())
         return results if len(results) > 1 else results[0]
 
     def _take_mask(self, attn_mask, key_len):

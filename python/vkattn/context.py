@@ -445,6 +445,12 @@ class Context:
             raise ValueError(f"{name}: an Array of another context, expected one of the call's")
         return array
 
+    def fill(self, array, number):
+        """Writes a number to each element of an Array of floats, on the device."""
+        if array.size > 0:
+            row = self.array(numpy.full(array.shape[-1], number, "float32"))
+            self.convert(row.broadcast_to(array.shape), array)
+
     def convert(self, source, destination):
         """Copies an Array into one of the same shape and perhaps another type: on the device, but what no kernel reads."""
         if source.shape != destination.shape:

@@ -1,8 +1,6 @@
 """The gradients of attention and of what stands around it."""
 import ctypes
 
-import numpy
-
 from . import _abi
 from .arrays import WEIGHTS, describe, dtype_of, is_quantised
 from .attention import Problem
@@ -28,18 +26,19 @@ def _checked_names(gradients, known):
     return names
 
 
-def _take_given(call, desc, output, log_sum_exp, missing):
+def _take_given(call, problem, output, log_sum_exp):
     """The forward pass's results, which the library computes again where they are absent."""
     call.outputs.clear()
+    desc = problem.desc
     desc.output = desc.log_sum_exp = _abi.Tensor()
     if (output is None) != (log_sum_exp is None):
         raise ValueError("output, log_sum_exp: one of them None, expected both or neither")
     if output is None:
         return
-    output = call.take("output", output, strided=True)
-    call.inputs["output"] = output = output.reshape((1,) * missing + output.shape)
-    desc.output = describe(output, "output")
-    desc.log_sum_exp = describe(call.take("log_sum_exp", log_sum_exp, dtype="float32"), "log_sum_exp")
+    for role, array in (("output", call.take("output", output, strided=True)),
+                        ("log_sum_exp", call.take("log_sum_exp", log_sum_exp, dtype="float32"))):
+        call.inputs[role] = array = array.reshape((1,) * problem.missing_of(role) + array.shape)
+        setattr(desc, role, describe(array, role))
 
 
 @outside_graphs
@@ -193,13 +192,13 @@ def attention_backward(query, key, value, d_output, *, output=None, log_sum_exp=
     mask_mod, captured, captured_numbers, made_in = take_block_mask(block_mask, mask_mod, captured, captured_numbers, query, key, arguments)
     call = Call(context or made_in, given.items())
     problem = Problem({"query": query, "key": key, "value": value, **arguments}, call)
-    _take_given(call, problem.desc, output, log_sum_exp, problem.missing)
+    _take_given(call, problem, output, log_sum_exp)
     functions = {"score_mod": score_mod, "score_mod_grad": _derivative_of(score_mod, score_mod_grad), "score_mod_grad_captured": score_mod_grad_captured, "mask_mod": mask_mod}
     keep = _take_functions(problem, call, functions, captured, captured_numbers, names, arrays)
     desc, made = _described(call, problem, d_output, names)
     if any(arguments.get(name) is not None for name in ("cu_seqlens_q", "cu_seqlens_k")):
         for result in made.values():  # whose rows of no sequence keep what they hold
-            result.assign(numpy.zeros(result.shape, result.dtype)) if isinstance(result, Array) else result.fill(0)
+            result.context.fill(result, 0) if isinstance(result, Array) else result.fill(0)
     apart = _abi.AttentionBackwardDesc.from_buffer_copy(desc)
     apart.attention = None
     call.run("vkattn_attention_backward_plan", desc, described=bytes(problem.desc) + bytes(apart), keep=keep)
