@@ -270,11 +270,17 @@ class MultiHeadAttention : public Operator {
         const auto &shape = padding.shape;
         if (shape.size() == 1 && whole(shape[0]) == batch)
             return give_lengths(call, attention, narrowed(values, batch, "key_padding_mask"));
+        if (shape.size() == 1 && whole(shape[0]) == 3 * batch + 2) { // lengths, and behind them where packed rows begin
+            const std::vector<std::int64_t> lengths(values.begin(),
+                                                    values.begin() + static_cast<std::ptrdiff_t>(batch));
+            return give_lengths(call, attention, narrowed(lengths, batch, "key_padding_mask"));
+        }
         const bool by_key = shape.size() == 2 && whole(shape[0]) == batch && whole(shape[1]) == keys;
         const bool by_query =
             shape.size() == 3 && whole(shape[0]) == batch && whole(shape[1]) == queries && whole(shape[2]) == keys;
         if (!by_key && !by_query)
-            throw refused("key_padding_mask", padding, "[batch], [batch,keys] or [batch,queries,keys]");
+            throw refused("key_padding_mask", padding,
+                          "[batch], [3 * batch + 2], [batch,keys] or [batch,queries,keys]");
         std::vector<std::uint8_t> flags(values.size());
         std::ranges::transform(values, flags.begin(), [&](std::int64_t value) { return (value != 0) != by_key; });
         if (by_key)
@@ -557,10 +563,16 @@ std::string attention_obstacle(const Node &node) {
 
 std::unique_ptr<Operator> make_attention(const Node &node, Device &) { return std::make_unique<OnnxAttention>(node); }
 
+constexpr float kHides = -10000.0f; // what com.microsoft adds where no mask_filter_value is given
+
 std::string multi_head_obstacle(const Node &node) {
     if (node.output(3).present) return "qk is asked for, expected the output and the present alone";
     const std::int64_t heads = node.integer("num_heads", 0);
     if (heads <= 0) return "num_heads is " + std::to_string(heads) + ", expected 1 or more";
+    // what is added to a hidden key's score: 0 in f32 after the softmax, as it is here
+    if (node.input(4).present && node.number("mask_filter_value", kHides) > kHides / 10)
+        return "mask_filter_value is " + std::to_string(node.number("mask_filter_value", kHides)) +
+               ", expected -1000 or less";
     return first_of({float_obstacle("query", node.input(0)), absent_obstacle("past_sequence_length", node.input(8)),
                      absent_obstacle("cache_indirection", node.input(9)), rank_obstacle("query", node.input(0), 3, 5),
                      heads_obstacle("query", node.input(0), heads), heads_obstacle("key", node.input(1), heads),

@@ -36,9 +36,10 @@ void *Memory::allocate(std::size_t bytes) {
     try {
         return create(taken);
     } catch (const vkattn::Error &error) {
-        if (error.result() != VKATTN_ERROR_OUT_OF_DEVICE_MEMORY || kept_.empty()) throw;
-        destroy_kept();
-        return create(taken);
+        const bool is_full = error.result() == VKATTN_ERROR_OUT_OF_DEVICE_MEMORY && !kept_.empty();
+        if (!is_full && taken == bytes) throw;
+        if (is_full) destroy_kept();
+        return create(bytes); // the device's largest buffer may lie between the two
     }
 }
 

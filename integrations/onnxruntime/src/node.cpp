@@ -154,6 +154,9 @@ Tensor Call::output(std::size_t index, const std::vector<std::int64_t> &shape) c
     Tensor tensor{true, info.GetElementType(), info.GetShape()};
     if (tensor.elements() == 0) return tensor;
     tensor.address = const_cast<void *>(value.GetTensorRawData());
+    if (!tensor.address) // ONNX Runtime makes the tensor all the same
+        throw Failure(ORT_EP_FAIL, "output " + std::to_string(index) + ": no memory for " +
+                                       std::to_string(value.GetTensorSizeInBytes()) + " bytes on " + device_.name());
     device_.memory().forget_host_copy(tensor.address, value.GetTensorSizeInBytes());
     return tensor;
 }

@@ -50,10 +50,6 @@ Blocks blocks_of(const Node &node) {
     blocks.packed = node.constant(1).bytes;
     blocks.scales = node.constant(2).floats();
     blocks.points = points_of(node, blocks);
-    const std::uint64_t count = blocks.outputs * blocks.blocks();
-    if (blocks.packed.size() != count * blocks.block_size / 2 || blocks.scales.size() != count ||
-        blocks.points.size() != count)
-        throw Failure(ORT_INVALID_GRAPH, "B, scales or zero_points have other sizes than N, K and block_size say");
     return blocks;
 }
 
@@ -159,6 +155,27 @@ class Product : public Operator {
     std::unique_ptr<Scratch> memory_;
 };
 
+// Of a constant input, by its shape; 0 of an omitted projection.
+std::uint64_t elements_of(const Declared &input) {
+    std::uint64_t elements = 1;
+    for (const std::int64_t size : input.shape.value_or(std::vector<std::int64_t>{}))
+        elements *= static_cast<std::uint64_t>(size);
+    return elements;
+}
+
+std::string sizes_obstacle(const Node &node) {
+    const auto outputs = static_cast<std::uint64_t>(node.integer("N", 0)),
+               inputs = static_cast<std::uint64_t>(node.integer("K", 0)),
+               size = static_cast<std::uint64_t>(node.integer("block_size", 32));
+    const std::uint64_t row = (inputs + size - 1) / size; // blocks
+    const Declared &points = node.input(3);
+    const bool are_packed = points.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+    if (elements_of(node.input(1)) == outputs * row * size / 2 && elements_of(node.input(2)) == outputs * row &&
+        (!points.present || elements_of(points) == outputs * (are_packed ? (row + 1) / 2 : row)))
+        return "";
+    return "B, scales or zero_points have other sizes than N, K and block_size say";
+}
+
 } // namespace
 
 std::string product_obstacle(const Node &node) {
@@ -178,7 +195,7 @@ std::string product_obstacle(const Node &node) {
     for (const std::size_t each : {std::size_t{1}, std::size_t{2}, std::size_t{3}})
         if (node.input(each).present && !node.input(each).constant)
             return node.input(each).name + " is no constant of the model, expected constant weights";
-    return "";
+    return sizes_obstacle(node);
 }
 
 std::unique_ptr<Operator> make_product(const Node &node, Device &device) {

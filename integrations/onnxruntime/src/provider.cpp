@@ -135,17 +135,25 @@ void Provider::tell(const Node &node, const std::string &obstacle) {
     if (told_.insert(line).second) log(logger_, level_, line);
 }
 
+// In 1.23 the names of compiled nodes begin anew in each graph, and a session refuses the second of a name. 1.32 is known to be right.
+constexpr int kFirstOfSeveralGraphs = 32;
+
 void Provider::choose(const OrtGraph *graph, OrtEpGraphSupportInfo *support) {
+    const bool has_names = !has_taken_ || device.runtime_minor() >= kFirstOfSeveralGraphs;
     OrtNodeFusionOptions options{};
     options.ort_version_supported = kApiVersion;
     options.drop_constant_initializers = true; // those that are read lie on the device once it is compiled
     for (const Candidate &each : candidates_of(graph)) {
-        if (!each.obstacle.empty()) {
-            tell(each.node, each.obstacle);
+        if (!each.obstacle.empty() || !has_names) {
+            tell(each.node, !each.obstacle.empty()
+                                ? each.obstacle
+                                : "nodes of another graph of the model are taken, expected ONNX Runtime 1.32 "
+                                  "for those of several");
             continue;
         }
         const OrtNode *node = each.handle;
         Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(support, &node, 1, &options));
+        has_taken_ = true;
     }
 }
 

@@ -57,7 +57,7 @@ def test_products_with_scales_that_float16_has_not(rng):
 
 
 @FLOATS
-@pytest.mark.parametrize("case", ["bias", "lengths", "attention_bias", "past", "causal", "cross", "cross-bias"])
+@pytest.mark.parametrize("case", ["bias", "lengths", "lengths-and-starts", "attention_bias", "past", "causal", "cross", "cross-bias"])
 def test_multi_head_attention(rng, dtype, case):
     batch, heads, new, keys, dim = 2, 3, int(rng.integers(1, 20)), int(rng.integers(2, 30)), 16
     if case in ("past", "causal"):
@@ -73,6 +73,8 @@ def test_multi_head_attention(rng, dtype, case):
         given["bias"] = floats(3 * width)
     if case == "lengths":
         given["padding"] = rng.integers(1, keys + 1, batch).astype(np.int32)
+    if case == "lengths-and-starts":  # [3 * batch + 2]
+        given["padding"] = np.concatenate([rng.integers(1, keys + 1, batch), np.arange(2 * batch + 2)]).astype(np.int32)
     if case == "attention_bias":
         given["attention_bias"] = floats(1, heads, new, keys)
     if case == "past":

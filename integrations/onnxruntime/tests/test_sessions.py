@@ -1,6 +1,7 @@
 """Sessions: threads, caches on the device, why nodes are left, and what is wrong with inputs."""
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -11,7 +12,8 @@ import onnx
 import onnxruntime
 import pytest
 import vkattn_onnxruntime
-from conftest import NO_DEVICES, assert_close, cpu_session, run, vkattn_session
+from conftest import NO_DEVICES, VERSION, assert_close, cpu_session, run, vkattn_session
+from onnx import helper, numpy_helper
 from test_models import Decoder, gqa_steps
 
 
@@ -213,6 +215,54 @@ def test_no_queries_and_no_keys(rng):
         assert found.shape == (2, 4, feeds["Q"].shape[2], 24) and not found.any()
 
 
+@pytest.mark.parametrize("places", [("then", "else"), ("main", "then"), ("then",)], ids="-".join)
+def test_nodes_of_several_graphs(rng, capfd, places):
+    """Products in the branches of a condition and before it, with weights of the outer graph."""
+    names = {"main": ("X", "A"), "then": ("A", "Y"), "else": ("A", "Y")}
+    floats, width = onnx.TensorProto.FLOAT, 64
+    nodes = {place: helper.make_node("MatMulNBits", [source, "B", "scales"], [made], place, domain="com.microsoft", K=width, N=width,
+                                     bits=4, block_size=32) if place in places else helper.make_node("Identity", [source], [made])
+             for place, (source, made) in names.items()}
+    branches = {f"{place}_branch": helper.make_graph([nodes[place]], place, [], [helper.make_tensor_value_info("Y", floats, None)])
+                for place in ("then", "else")}
+    graph = helper.make_graph(
+        [nodes["main"], helper.make_node("If", ["condition"], ["output"], **branches)], "main",
+        [helper.make_tensor_value_info("condition", onnx.TensorProto.BOOL, []), helper.make_tensor_value_info("X", floats, ["n", width])],
+        [helper.make_tensor_value_info("output", floats, None)],
+        [numpy_helper.from_array(rng.integers(0, 256, (width, 2, 16), dtype=np.uint8), "B"),
+         numpy_helper.from_array(np.full(2 * width, 1 / 16, np.float32), "scales")])
+    opsets = [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    capfd.readouterr()
+    session = vkattn_session(model, fallback_reasons=True)
+    told = capfd.readouterr().err.count("nodes of another graph of the model are taken")
+    assert told == 0 if VERSION >= (1, 32) else (told > 0) == (len(places) > 1)
+    for condition in (True, False):
+        feeds = {"condition": np.array(condition), "X": heads(rng, 5, width)}
+        assert_close(session.run(None, feeds)[0], cpu_session(model).run(None, feeds)[0])
+
+
+def test_an_output_for_which_there_is_no_memory(rng):
+    inputs = {"A": heads(rng, 20000, 32), "B": rng.integers(0, 256, (1 << 22, 1, 16), dtype=np.uint8), "scales": np.ones(1 << 22, np.float32)}
+    model = models.single("MatMulNBits", inputs, ["Y"], {"B", "scales"}, domain="com.microsoft", K=32, N=1 << 22, bits=4, block_size=32)
+    session = vkattn_session(model)
+    session.disable_fallback()
+    with pytest.raises(Exception, match=rf"EP_FAIL|EPFail|output 0: no memory for {20000 << 24} bytes on ") as refused:
+        session.run(None, {"A": inputs["A"]})
+    assert f"output 0: no memory for {20000 << 24} bytes on " in str(refused.value)
+
+
+def test_the_largest_buffer_of_a_device_is_had(capfd):
+    bytes_of = 4_100_000_000  # whose next step of an eighth is 2^32
+    capfd.readouterr()
+    device = vkattn_onnxruntime.devices()[0]
+    value = onnxruntime.OrtValue.ortvalue_from_shape_and_type((bytes_of,), np.uint8, "gpu", int(device.ep_metadata["vulkan_device"]),
+                                                              vkattn_onnxruntime.MEMORY_VENDOR)
+    told = capfd.readouterr().err
+    limit = re.search(r"expected at most (\d+)", told)
+    assert value.data_ptr() != 0 or (limit and int(limit[1]) < bytes_of), told
+
+
 # ------------------------------------------------------------------------------------------------ reasons
 
 
@@ -236,6 +286,21 @@ def multi_head(rng, dim, value_dim=16, num_heads=2, **changed):
     return models.single("MultiHeadAttention", inputs, ["Y"], domain="com.microsoft", num_heads=num_heads), inputs
 
 
+def omitted_product(rng):
+    if VERSION < (1, 32):
+        pytest.skip("ONNX Runtime's processor crashes")
+    inputs = {"A": heads(rng, 3, 64), "B": np.zeros((0, 2, 16), np.uint8), "scales": np.ones(16, np.float32)}
+    model = models.single("MatMulNBits", inputs, ["Y"], {"B", "scales"}, domain="com.microsoft", K=64, N=8, bits=4, block_size=32)
+    return model, {"A": inputs["A"]}
+
+
+def hidden_a_little(rng):
+    inputs = {name: heads(rng, 1, 3, 32) for name in ("query", "key", "value")}
+    inputs.update(bias=None, key_padding_mask=np.array([[1, 0, 1]], np.int32))
+    model = models.single("MultiHeadAttention", inputs, ["Y"], domain="com.microsoft", num_heads=2, mask_filter_value=-1.0)
+    return model, {name: value for name, value in inputs.items() if value is not None}
+
+
 def product_points(rng):
     inputs = {"A": heads(rng, 3, 64), "B": rng.integers(0, 256, (8, 2, 16), dtype=np.uint8), "scales": np.ones(16, np.float32),
               "points": np.full((8, 2), 8, np.int32)}
@@ -257,8 +322,10 @@ def product_points(rng):
      "V has heads of 577 elements, expected at most 576"),
     (lambda rng: multi_head(rng, 580), "query has heads of 580 elements"),
     (lambda rng: multi_head(rng, 16, 580), "value has heads of 580 elements"),
+    (omitted_product, "B, scales or zero_points have other sizes than N, K and block_size say"),
+    (hidden_a_little, "mask_filter_value is -1.0"),
 ], ids=["scores", "double", "narrow-mask", "8-bits", "weights-fed", "rotary-alone", "head-600", "value-577", "mha-580",
-        "mha-value-580"])
+        "mha-value-580", "omitted", "filter"])
 def test_what_is_left_is_told_with_a_reason(rng, capfd, make, reason):
     model, feeds = make(rng)
     try:
