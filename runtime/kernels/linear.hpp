@@ -78,8 +78,7 @@ std::string words(const LinearChoice &choice);
 
 // Of several kernels: the variant for the weight's type, what every one takes, and the layout of the factors.
 const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised);
-std::string describe_nothing(const LinearShape &shape); // "": of kernels without knobs
-std::string words_of_parts(const LinearShape &shape);   // ", 2 parts of the features"
+std::string words_of_parts(const LinearShape &shape); // ", 2 parts of the features"
 gpu::LinearConstants constants_of(const LinearProblem &problem);
 CodePaths paths_of(const LinearProblem &problem);
 uint32_t aligned_factors(const LinearProblem &problem);

@@ -21,7 +21,6 @@ namespace vkattn::gpu {
 
 #define LINEAR_SIDE 8 /* of linear, linear_transposed, linear_dots: rows and outputs of invocations of a workgroup */
 #define LINEAR_WORKGROUP_SIZE 64
-#define LINEAR_VECTOR_OUTPUTS 4    /* of a workgroup of linear_vector */
 #define LINEAR_VECTOR_ROWS 4       /* the most that one of them takes */
 #define LINEAR_ADDRESSES_OUTPUTS 4 /* of an invocation of linear_addresses */
 #define LINEAR_UNIFORM_OUTPUTS 32  /* of a workgroup of linear_uniform */
@@ -43,9 +42,9 @@ namespace vkattn::gpu {
  * matrices of a subgroup along the outputs and along the rows, of linear, linear_transposed and linear_dots: outputs and
  * rows of an invocation, even, and at most twice as many outputs as rows, in whose room sums pass through; MATRIX_STEP, of
  * those but linear_dots: features in shared memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are
- * multiplied; FEATURE_SUBGROUPS: that multiply a part each of a step's features, for the same outputs. Of linear_vector
- * and linear_uniform: NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a
- * float. GATED: 1 if the weight is two matrices, see LinearPush. TRANSPOSED, of linear_transposed and
+ * multiplied; FEATURE_SUBGROUPS: that multiply a part each of a step's features, for the same outputs. Of linear_vector:
+ * TILES, outputs of an invocation; OUTPUT_LANES, invocations that share them. Of linear_vector and linear_uniform:
+ * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if the weight is two matrices, see LinearPush. TRANSPOSED, of linear_transposed and
  * linear_transposed_coopmat: which factors are, see LinearPush */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
@@ -81,7 +80,8 @@ namespace vkattn::gpu {
     X(22, NORM_EPSILON, 0)                                                                                             \
     X(23, GATED, 0)                                                                                                    \
     X(24, TRANSPOSED, 0)                                                                                               \
-    X(25, FEATURE_SUBGROUPS, 1)
+    X(25, FEATURE_SUBGROUPS, 1)                                                                                        \
+    X(26, OUTPUT_LANES, 16)
 
 /* Rows are (batch, position). Output feature o of a row lies at head o / head_dim, element o % head_dim. A group is an
  * independent product with a matrix of its own: the heads of a latent up-projection; plain linears have one.

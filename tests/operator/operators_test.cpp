@@ -207,6 +207,36 @@ TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights, for few rows and m
         }
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "linear of few rows where a lane has one output, two or four, in lanes of 16 and 32") {
+    const LimitedDevice device("matrix_units=0,most_addressed_linear_rows=0,gpu_class=1,parallel_workgroups=4");
+    std::mt19937 random(97);
+    std::size_t vectors = 0, drawn = 0;
+    for (const vkattn_type weight : {VKATTN_TYPE_F16, VKATTN_TYPE_Q8_0, VKATTN_TYPE_Q5_0, VKATTN_TYPE_Q4_1,
+                                     VKATTN_TYPE_Q4_K, VKATTN_TYPE_Q5_K, VKATTN_TYPE_Q6_K})
+        for (const std::uint64_t outputs : {6, 15, 45, 390})
+            for (const std::uint64_t len : {1, 4, 5}) {
+                const vkattn_type type = drawn % 2 == 0 ? VKATTN_TYPE_F32 : VKATTN_TYPE_F16;
+                const std::uint64_t elements = type_info(weight).block_elements;
+                const std::uint64_t in = elements == 256 ? 768 : elements == 32 ? 608 : 584;
+                INFO(type_name(weight), ", rows ", len, " of ", type_name(type), ", ", in, " to ", outputs);
+                const float scale = 1.0f / std::sqrt(static_cast<float>(in));
+                LinearProblem problem;
+                problem.input = rows(type, 1, len, in, random, 8);
+                problem.weight =
+                    normal_tensor(weight, {outputs, in}, {in + elements * (elements == 1 ? 8 : 1), 1}, random, scale);
+                if (drawn % 3 != 0) problem.norm = normal_tensor(type, {in}, random);
+                if (drawn % 5 != 0) add_epilogue(problem, VKATTN_ACTIVATION_SILU, type);
+                vectors += check_linear(problem, type, device.device()).starts_with("linear_vector") ? 1u : 0u;
+                ++drawn;
+                if (outputs == 390) continue;
+                LinearProblem gated = problem;
+                gated.weight = normal_tensor(weight, {2, outputs, in}, random, scale);
+                gated.bias = gated.multiplier = {};
+                check_linear(gated, type, device.device());
+            }
+    CHECK(vectors == drawn);
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights at addresses that a subgroup shares") {
     const LimitedDevice device("matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=1");
     std::mt19937 random(95);

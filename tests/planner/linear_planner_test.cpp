@@ -74,7 +74,8 @@ std::pair<std::uint64_t, std::uint64_t> covered(const vkattn::LinearProblem &pro
     const vkattn::gpu::LinearConstants &c = choice.constants;
     const std::uint64_t x = choice.groups[0], y = choice.groups[1];
     const std::uint64_t row_tiles = (problem.push.rows + c.ROWS - 1) / c.ROWS; // side by side in linear_vector's grid
-    if (choice.kernel == &vkattn::kLinearVector) return {y * c.ROWS * row_tiles, x / row_tiles * LINEAR_VECTOR_OUTPUTS};
+    if (choice.kernel == &vkattn::kLinearVector)
+        return {y * c.ROWS * row_tiles, x / row_tiles * (LINEAR_WORKGROUP_SIZE / c.OUTPUT_LANES * c.TILES)};
     if (choice.kernel == &vkattn::kLinearAddresses)
         return {x * c.ROWS, y * c.WORKGROUP_SIZE * LINEAR_ADDRESSES_OUTPUTS};
     if (choice.kernel == &vkattn::kLinearUniform) return {x * c.ROWS, y * LINEAR_UNIFORM_OUTPUTS};
