@@ -70,9 +70,11 @@ uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
 #define NUMBERS vec4
 #define OWN_ELEMENT(i) ((i) + 4 * LANE)
 #define SELECTS
-#define SIGNED_BYTES(bytes) upper_bytes(bytes)
-#define UNSIGNED_BYTES(bytes, above) upper_bytes(bytes) // not less `above`: add_products takes that from sums
+#define SIGNED_BYTES(bytes) (SCALES_SUMS ? upper_bytes(bytes) : signed_bytes(bytes))
+#define UNSIGNED_BYTES(bytes, above) (SCALES_SUMS ? upper_bytes(bytes) : unsigned_bytes(bytes, above))
 
+// Of few rows a sum of numbers is scaled, and what stands for 0 is taken from it; of more each number is, once for all of them.
+const bool SCALES_SUMS = ROWS < 4;
 const float UPPER_BYTE = 16777216.0;
 
 // Returns UPPER_BYTE times each, which has a sign or is below 128. No shift brings them down again: CPUs have fewer units for
@@ -87,7 +89,7 @@ float totals[OWN_OUTPUTS * ROWS]; // of the invocation's own outputs
 float squares[ROWS];              // of the input, with NORM_FORMAT
 
 // Whether numbers come from upper_bytes.
-bool are_upper(const uint format) { return !is_float8(format) && kind_of_block(format) != LISTED; }
+bool are_upper(const uint format) { return SCALES_SUMS && !is_float8(format) && kind_of_block(format) != LISTED; }
 
 // What numbers_of returns for each 1. The input is divided by it.
 float scale_of_numbers(const uint format) { return are_upper(format) ? UPPER_BYTE : 1.0; }
@@ -125,20 +127,16 @@ uvec2 weight_address(uint o, uint feature) {
 
 // Sums of an output that blocks are added to in turn. LLVM loads a block's scale into a part of a register that may hold a sum: with
 // one sum each scale waits for the block before.
-const uint CHAINS = ROWS < 4 ? 2 : 1;
+const uint CHAINS = SCALES_SUMS ? 2 : 1;
 float sums[ROWS * CHAINS]; // of an output, over what the lane has of the input
 
-// Of few rows a sum of numbers is scaled; of more each number is, once for all of them.
 void add_products(const uint b, vec4 numbers, vec2 affine) {
-    const bool scales_sums = ROWS < 4;
-    const float scale = scale_of_numbers(WEIGHT_FORMAT), zero = number_of_zero(WEIGHT_FORMAT);
-    if (!scales_sums)
-        numbers = apply_affine(WEIGHT_FORMAT, affine * vec2(1.0, scale), zero > 0.0 ? numbers - scale * zero : numbers);
+    if (!SCALES_SUMS) numbers = apply_affine(WEIGHT_FORMAT, affine, numbers);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const uint own = r * CHAINS + b % CHAINS;
-        float sum = !scales_sums ? sums[own] : zero > 0.0 ? x_sums[b * ROWS + r] : 0.0;
+        float sum = !SCALES_SUMS ? sums[own] : number_of_zero(WEIGHT_FORMAT) > 0.0 ? x_sums[b * ROWS + r] : 0.0;
         [[unroll]] for (uint c = 0; c < 4; ++c) sum = fma(x[b * ROWS + r][c], numbers[c], sum);
-        if (scales_sums) {
+        if (SCALES_SUMS) {
             sum = fma(affine.x, sum, sums[own]);
             if (has_minimum(WEIGHT_FORMAT)) sum = fma(affine.y, x_sums[b * ROWS + r], sum);
         }
