@@ -79,8 +79,8 @@ class Weights:
         return array
 
     def take_together(self, *rows_of, ins=()):
-        """Weights (name, rows), each of this shape: rows and ins. They lie behind each other in one buffer, where they are held in one
-        type: layers then make one product of them."""
+        """Weights (name, rows), each of this shape: rows and ins. Neighbours that are held in one type lie behind each other in one
+        buffer: layers then make one product of them."""
         return self._take_together(rows_of, ins)[0]
 
     def take_pair(self, first, second, *shape):
@@ -118,17 +118,18 @@ class Weights:
 
     def _load_together(self, given, ins):
         """given: (name, what is loaded of it)."""
-        stored, rows_of = [each for _, each in given], [(name, each.shape[0]) for name, each in given]
-        dtypes = {held_dtype(each) for each in stored}
-        memory, places = None, [None] * len(stored)
-        if len(dtypes) == 1:
-            memory = self.context.empty((sum(rows for _, rows in rows_of), *ins), dtypes.pop())
-            ends = list(itertools.accumulate(rows for _, rows in rows_of))
-            places = [memory[end - rows:end] for end, (_, rows) in zip(ends, rows_of)]
-            if any(place.bound_byte % _ALIGNMENT for place in places):
-                memory, places = None, [None] * len(stored)
+        stored, memory, places = [each for _, each in given], None, []
+        for dtype, run in itertools.groupby(stored, held_dtype):
+            rows = [each.shape[0] for each in run]
+            memory = self.context.empty((sum(rows), *ins), dtype)
+            ends = list(itertools.accumulate(rows))
+            places += [memory[end - count:end] for end, count in zip(ends, rows)]
+        if any(place.bound_byte % _ALIGNMENT for place in places):
+            memory, places = None, [None] * len(stored)
+        if len({held_dtype(each) for each in stored}) > 1:
+            memory = None
         arrays = [load_weight(self.context, each, array=place) for each, place in zip(stored, places)]
-        for array, (name, _) in zip(arrays, rows_of):
+        for array, (name, _) in zip(arrays, given):
             self._loaded(array, name)
         return arrays, memory
 

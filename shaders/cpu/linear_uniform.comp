@@ -70,12 +70,35 @@ uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
 #define NUMBERS vec4
 #define OWN_ELEMENT(i) ((i) + 4 * LANE)
 #define SELECTS
+#define SIGNED_BYTES(bytes) (SCALES_SUMS ? upper_bytes(bytes) : signed_bytes(bytes))
+#define UNSIGNED_BYTES(bytes, above) (SCALES_SUMS ? upper_bytes(bytes) : unsigned_bytes(bytes, above))
+
+// Of few rows a sum of numbers is scaled, and what stands for 0 is taken from it; of more each number is, once for all of them.
+const bool SCALES_SUMS = ROWS < 4;
+const float UPPER_BYTE = 16777216.0;
+
+// Returns UPPER_BYTE times each, which has a sign or is below 128. No shift brings them down again: CPUs have fewer units for
+// shifts than for masks.
+vec4 upper_bytes(uint bytes) { return vec4(ivec4(uvec4(bytes << 24, bytes << 16, bytes << 8, bytes) & 0xff000000u)); }
+
 #include "formats/blocks.glsl"
 
 vec4 x[BLOCKS * ROWS];            // the input's, of a turn of the loop
-float x_sums[BLOCKS * ROWS];      // of each four
+float x_sums[BLOCKS * ROWS];      // of each four; without a minimum times what stands for 0, negated
 float totals[OWN_OUTPUTS * ROWS]; // of the invocation's own outputs
 float squares[ROWS];              // of the input, with NORM_FORMAT
+
+// Whether numbers come from upper_bytes.
+bool are_upper(const uint format) { return SCALES_SUMS && !is_float8(format) && kind_of_block(format) != LISTED; }
+
+// What numbers_of returns for each 1. The input is divided by it.
+float scale_of_numbers(const uint format) { return are_upper(format) ? UPPER_BYTE : 1.0; }
+
+// The unsigned number that stands for 0.
+float number_of_zero(const uint format) {
+    const uint width = width_of_number(format);
+    return are_upper(format) && !has_minimum(format) && width < 8 ? float(1u << (width - 1)) : 0.0;
+}
 
 // Rows and outputs behind the last repeat it, and are not stored.
 void load_input(uint first_row, uint feature) {
@@ -89,8 +112,9 @@ void load_input(uint first_row, uint feature) {
                 squares[r] += dot(values, values);
                 values *= norm_load4(NORM_FORMAT, true, feature + 4 * (b * LANES + LANE), 1);
             }
-            x[b * ROWS + r] = values;
+            x[b * ROWS + r] = values / scale_of_numbers(WEIGHT_FORMAT);
             x_sums[b * ROWS + r] = values.x + values.y + values.z + values.w;
+            if (!has_minimum(WEIGHT_FORMAT)) x_sums[b * ROWS + r] *= -number_of_zero(WEIGHT_FORMAT);
         }
     }
 }
@@ -101,20 +125,22 @@ uvec2 weight_address(uint o, uint feature) {
                            bytes_of_block(WEIGHT_FORMAT));
 }
 
-float sums[ROWS]; // of an output, over what the lane has of the input
+// Sums of an output that blocks are added to in turn. LLVM loads a block's scale into a part of a register that may hold a sum: with
+// one sum each scale waits for the block before.
+const uint CHAINS = SCALES_SUMS ? 2 : 1;
+float sums[ROWS * CHAINS]; // of an output, over what the lane has of the input
 
-// Of few rows a sum of numbers is scaled; of more each number is, once for all of them.
 void add_products(const uint b, vec4 numbers, vec2 affine) {
-    const bool scales_sums = ROWS < 4;
-    if (!scales_sums) numbers = apply_affine(WEIGHT_FORMAT, affine, numbers);
+    if (!SCALES_SUMS) numbers = apply_affine(WEIGHT_FORMAT, affine, numbers);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        float sum = scales_sums ? 0.0 : sums[r];
+        const uint own = r * CHAINS + b % CHAINS;
+        float sum = !SCALES_SUMS ? sums[own] : number_of_zero(WEIGHT_FORMAT) > 0.0 ? x_sums[b * ROWS + r] : 0.0;
         [[unroll]] for (uint c = 0; c < 4; ++c) sum = fma(x[b * ROWS + r][c], numbers[c], sum);
-        if (scales_sums) {
-            sum = fma(affine.x, sum, sums[r]);
+        if (SCALES_SUMS) {
+            sum = fma(affine.x, sum, sums[own]);
             if (has_minimum(WEIGHT_FORMAT)) sum = fma(affine.y, x_sums[b * ROWS + r], sum);
         }
-        sums[r] = sum;
+        sums[own] = sum;
     }
 }
 
@@ -127,7 +153,7 @@ float sum_of_lanes(float value) {
 // The products of an output and a turn's part of the input, to the totals of whose it is.
 void add_output(uint first_output, uint o, uint feature) {
     uvec2 address = weight_address(first_output + o, feature);
-    [[unroll]] for (uint r = 0; r < ROWS; ++r) sums[r] = 0.0;
+    [[unroll]] for (uint i = 0; i < ROWS * CHAINS; ++i) sums[i] = 0.0;
     [[unroll]] for (uint b = 0; b < BLOCKS; ++b) {
         const uint own = b * 4 * LANES;
         UniformBlock block = UniformBlock(AddressedBlock(address, block_of_element(WEIGHT_FORMAT, own)));
@@ -136,7 +162,9 @@ void add_output(uint first_output, uint o, uint feature) {
         add_products(b, numbers, affine_of(WEIGHT_FORMAT, block, element));
     }
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
-        float sum = sum_of_lanes(sums[r]);
+        float own = sums[r * CHAINS];
+        [[unroll]] for (uint i = 1; i < CHAINS; ++i) own += sums[r * CHAINS + i];
+        float sum = sum_of_lanes(own);
         [[unroll]] for (uint i = 0; i < OWN_OUTPUTS; ++i) totals[i * ROWS + r] +=
             o == OWN_OUTPUTS * LANE + i ? sum : 0.0;
     }

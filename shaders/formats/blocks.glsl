@@ -10,11 +10,17 @@
 //         OWN_ELEMENT(i): this invocation's first element, where several read a run from i on together (the source's read_bytes
 //         gives each its own); i by default
 //         SELECTS, where both sides of a condition cost less than a branch
+//         SIGNED_BYTES and UNSIGNED_BYTES: what makes NUMBERS of BYTES; those of formats/bytes.glsl by default
 //         BYTES and NUMBERS: uvec2 and mat2x4 of a source that gives eight at a time, or uint and vec4 of four
 #include "formats/bytes.glsl"
 
 #ifndef OWN_ELEMENT
 #define OWN_ELEMENT(i) (i)
+#endif
+
+#ifndef SIGNED_BYTES
+#define SIGNED_BYTES signed_bytes
+#define UNSIGNED_BYTES unsigned_bytes
 #endif
 
 #ifdef QUANTISED_WEIGHT
@@ -39,13 +45,13 @@ NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
     if (is_float8(format))
         return float8_values(read_bytes(block, 0, i, QUANTISED_BLOCK), kind_of_block(format) == E4M3);
     if (width_of_number(format) == 8)
-        return signed_bytes(read_bytes(block, bytes_of_block(format) - QUANTISED_BLOCK, i, QUANTISED_BLOCK));
+        return SIGNED_BYTES(read_bytes(block, bytes_of_block(format) - QUANTISED_BLOCK, i, QUANTISED_BLOCK));
     const uint half_bytes = bytes_of_block(format) - QUANTISED_BLOCK / 2;
     BYTES bytes = read_bytes(block, half_bytes, i % 16, 16);
     bytes = (OWN_ELEMENT(i) < 16 ? bytes : bytes >> 4) & 0x0f0f0f0fu;
     if (width_of_number(format) == 5) bytes |= fifth_bits(read_word(block, half_bytes - 4) >> OWN_ELEMENT(i), bytes);
     if (kind_of_block(format) == LISTED) return listed_bytes(bytes);
-    return unsigned_bytes(bytes, kind_of_block(format) == AFFINE ? 0.0 : float(1u << (width_of_number(format) - 1)));
+    return UNSIGNED_BYTES(bytes, kind_of_block(format) == AFFINE ? 0.0 : float(1u << (width_of_number(format) - 1)));
 }
 
 #ifdef QUANTISED_WEIGHT
@@ -57,3 +63,5 @@ NUMBERS numbers_of(const uint format, BLOCK block, uint i) {
 #undef NUMBERS
 #undef OWN_ELEMENT
 #undef SELECTS
+#undef SIGNED_BYTES
+#undef UNSIGNED_BYTES

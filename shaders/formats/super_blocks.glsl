@@ -37,10 +37,10 @@ NUMBERS super_numbers(const uint format, BLOCK block, uint i) {
     if (format == FORMAT_Q6_K) {
         BYTES low = read_bytes(block, i / 128 * 64, i % 64, 64) >> (i / 64 % 2 * 4) & 0x0f0f0f0fu;
         BYTES high = read_bytes(block, 128 + i / 128 * 32, i % 32, 32) >> (i / 32 % 4 * 2) & 0x03030303u;
-        return unsigned_bytes(low | high << 4, 32.0);
+        return UNSIGNED_BYTES(low | high << 4, 32.0);
     }
     const uint halves = bytes_of_block(format) - 128;
     BYTES bytes = read_bytes(block, halves + i / 64 * 32, i % 32, 32) >> (i / 32 % 2 * 4) & 0x0f0f0f0fu;
     if (format == FORMAT_Q5_K) bytes |= (read_bytes(block, 16, i % 32, 32) >> (i / 32) & 0x01010101u) << 4;
-    return unsigned_bytes(bytes, 0.0);
+    return UNSIGNED_BYTES(bytes, 0.0);
 }

@@ -46,9 +46,10 @@ def pairs_of_halves(rows, heads):
     return rows.reshape(heads, 2, -1, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=None, template=TEMPLATE):
-    """Writes a GGUF file, its matrices in blocks of a kind; returns the weights as they are in it."""
-    inner, kind = inner or byte_level(), gguf.GGMLQuantizationType[kind]
+def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=None, template=TEMPLATE, kinds=None):
+    """Writes a GGUF file, its matrices in blocks of a kind, or of that which kinds has for their part of a layer; returns the weights
+    as they are in it."""
+    inner = inner or byte_level()
     writer = gguf.GGUFWriter(path, name)
     for add, size in ((writer.add_block_count, "layers"), (writer.add_embedding_length, "width"), (writer.add_head_count, "heads"),
                       (writer.add_head_count_kv, "kv_heads"), (writer.add_key_length, "head_dim"),
@@ -64,12 +65,13 @@ def write_gguf(path, weights, sizes, kind="F32", inner=None, name="llama", more=
             getattr(writer, add)(*each) if isinstance(each, tuple) else getattr(writer, add)(each)
     held = {}
     for each, values in weights.items():
-        of_heads = {"attn_q": sizes["heads"], "attn_k": sizes["kv_heads"]}.get(each.split(".")[-2]) if name == "llama" else None
+        part = each.split(".")[-2]
+        of_heads = {"attn_q": sizes["heads"], "attn_k": sizes["kv_heads"]}.get(part) if name == "llama" else None
         stored = pairs_of_halves(values, of_heads) if of_heads else values
-        if values.ndim == 2 and "conv1d" not in each and kind != gguf.GGMLQuantizationType.F32:
-            blocks = gguf.quantize(stored, kind)
-            writer.add_tensor(each, blocks, raw_dtype=kind)
-            held[each] = gguf.dequantize(gguf.quantize(values, kind), kind).reshape(values.shape).astype("f4")
+        own = gguf.GGMLQuantizationType[(kinds or {}).get(part, kind)]
+        if values.ndim == 2 and "conv1d" not in each and own != gguf.GGMLQuantizationType.F32:
+            writer.add_tensor(each, gguf.quantize(stored, own), raw_dtype=own)
+            held[each] = gguf.dequantize(gguf.quantize(values, own), own).reshape(values.shape).astype("f4")
         else:
             writer.add_tensor(each, stored)
             held[each] = values

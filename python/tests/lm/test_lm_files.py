@@ -33,6 +33,21 @@ def test_a_gguf_file_is_numpys(tmp_path, inner, kind):
     assert decoder.length == 2 and lm_cases.nmse(decoder.logits(tokens[2:]), expected[-1]) < bound
 
 
+def test_neighbours_of_one_type_are_one_product(tmp_path, inner):
+    """Of queries, keys and values, some of which files hold in wider types."""
+    weights, tokens = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES), inner.encode("the cat sat").ids
+    dispatches = []
+    for number, kinds in enumerate(({}, {"attn_v": "Q8_0"}, {"attn_q": "Q8_0"}, {"attn_k": "Q8_0"})):
+        path = tmp_path / f"{number}.gguf"
+        held = lm_models.write_gguf(path, weights, lm_models.SIZES, "Q5_0", kinds=kinds)
+        decoder = lm_cases.decoder_of(path)
+        decoder.logits(tokens[:-1])
+        assert lm_cases.nmse(decoder.logits(tokens[-1:]), lm_models.logits_of(held, lm_models.SIZES, tokens)[-1]) < 1e-10
+        dispatches.append(decoder._step._program.report.dispatches)
+    layers = lm_models.SIZES["layers"]
+    assert [count - dispatches[0] for count in dispatches] == [0, layers, layers, 2 * layers]
+
+
 def test_factors_of_rope_are_numpys(tmp_path, inner):
     weights = lm_models.weights_of(inner.get_vocab_size(), **lm_models.SIZES)
     weights["rope_freqs.weight"] = numpy.linspace(1, 8, 16, dtype="f4")
