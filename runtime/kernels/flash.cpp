@@ -156,11 +156,21 @@ void take_tuned(const KernelTile &tuned, const Staging &can, FlashTile &tile) {
         tile.shader = kStagings[staging - 1];
 }
 
+// For tiles of as many rows as it has, where the problem has as many.
+FlashLayout layout_of(const AttentionProblem &problem, const DeviceCaps &caps, const Staging &staging,
+                      uint32_t most_rows) {
+    FlashNeeds needs{staging.halves, staging.dots, false, problem.v_head_dim};
+    const FlashLayout layout = flash_layout(caps, needs);
+    const uint64_t rows = uint64_t{layout.workgroup} / columns_for(problem.v_head_dim, layout.blocks) * layout.rows;
+    needs.few_rows = most_rows < layout.rows || (!problem.batch_invariant && 2 * rows_that_share_keys(problem) <= rows);
+    return needs.few_rows ? flash_layout(caps, needs) : layout;
+}
+
 } // namespace
 
 FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use) {
     const Staging staging = staging_of(problem, caps);
-    const FlashLayout layout = flash_layout(caps, staging.halves, staging.dots, problem.v_head_dim);
+    const FlashLayout layout = layout_of(problem, caps, staging, use.most_rows);
     FlashTile tile{.shader = kStagings[static_cast<size_t>(layout.staging)],
                    .workgroup = std::min(layout.workgroup, std::bit_floor(caps.max_workgroup_invocations)),
                    .columns = columns_for(problem.v_head_dim, layout.blocks),
