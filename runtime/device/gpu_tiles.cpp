@@ -18,16 +18,17 @@ struct FlashRow {
     bool halves_alone;
     uint32_t most_dims; // of a row of V
     FlashLayout layout;
-    bool many_rows_alone = false;
+    uint32_t fewest_rows = 1; // that an invocation can have
 };
 
 // GPU, of 16-bit values alone, dims of V at most; staging, blocks, rows, keys, shared bytes. The first that fits.
 constexpr FlashRow kFlashRows[] = {
     // converts each 16-bit value by itself; a wave on each of its SIMDs, lest one has two long ones
     {GpuClass::kGcn, false, 64, {StagedNumbers::kSplitF32, 2, 2, 4, 16 << 10, 256}},
-    {GpuClass::kGcn, false, 128, {StagedNumbers::kSplitF32, 2, 4, 2, 24 << 10, 256}, true},
+    {GpuClass::kGcn, false, 128, {StagedNumbers::kSplitF32, 2, 4, 2, 24 << 10, 256}, 4},
     {GpuClass::kGcn, false, 128, {StagedNumbers::kSplitF32, 2, 2, 4, 16 << 10, 256}},
-    {GpuClass::kGcn, false, 256, {StagedNumbers::kSplitF32, 4, 4, 2, 24 << 10, 256}},
+    {GpuClass::kGcn, false, 256, {StagedNumbers::kSplitF32, 4, 4, 2, 24 << 10, 256}, 2},
+    {GpuClass::kGcn, false, 256, {StagedNumbers::kSplitF32, 4, 2, 4, 24 << 10, 256}},
     {GpuClass::kGcn, false, kAny, {StagedNumbers::kSplitF32, 4, 4, 4, 32 << 10, 256}}, // latents: more rows share them
     {GpuClass::kRdna, true, 128, {StagedNumbers::kDots, 2, 4, 4, 16 << 10}},
     {GpuClass::kRdna, true, 256, {StagedNumbers::kDots, 4, 4, 4, 16 << 10}},
@@ -168,7 +169,7 @@ FlashLayout flash_layout(const DeviceCaps &caps, const FlashNeeds &needs) {
     return std::ranges::find_if(kFlashRows,
                                 [&](const FlashRow &row) {
                                     return is_for(row.gpu, caps) && needs.halves >= row.halves_alone &&
-                                           !(needs.few_rows && row.many_rows_alone) &&
+                                           needs.rows >= row.fewest_rows &&
                                            (needs.dots || row.layout.staging != StagedNumbers::kDots) &&
                                            needs.v_head_dim <= row.most_dims;
                                 })

@@ -18,10 +18,10 @@ struct FlashLayout {
     uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core
     uint32_t workgroup = 128; // invocations
 };
-// Of a problem: halves: K, V and Q are of 16 bits. dots: products of pairs may be taken. few_rows: fewer than fill large tiles.
+// Of a problem: halves: K, V and Q are of 16 bits. dots: products of pairs may be taken. rows: that an invocation can have.
 struct FlashNeeds {
-    bool halves, dots, few_rows;
-    uint32_t v_head_dim;
+    bool halves, dots;
+    uint32_t rows, v_head_dim;
 };
 FlashLayout flash_layout(const DeviceCaps &caps, const FlashNeeds &needs);
 

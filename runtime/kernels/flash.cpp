@@ -156,14 +156,16 @@ void take_tuned(const KernelTile &tuned, const Staging &can, FlashTile &tile) {
         tile.shader = kStagings[staging - 1];
 }
 
-// For tiles of as many rows as it has, where the problem has as many.
+// Of as many rows of an invocation as the problem has, and the kernel takes.
 FlashLayout layout_of(const AttentionProblem &problem, const DeviceCaps &caps, const Staging &staging,
                       uint32_t most_rows) {
-    FlashNeeds needs{staging.halves, staging.dots, false, problem.v_head_dim};
+    FlashNeeds needs{staging.halves, staging.dots, most_rows, problem.v_head_dim};
     const FlashLayout layout = flash_layout(caps, needs);
-    const uint64_t rows = uint64_t{layout.workgroup} / columns_for(problem.v_head_dim, layout.blocks) * layout.rows;
-    needs.few_rows = most_rows < layout.rows || (!problem.batch_invariant && 2 * rows_that_share_keys(problem) <= rows);
-    return needs.few_rows ? flash_layout(caps, needs) : layout;
+    const uint32_t rows_of_group = std::max(layout.workgroup / columns_for(problem.v_head_dim, layout.blocks), 1u);
+    if (problem.batch_invariant) return layout;
+    const uint64_t rows = std::bit_ceil(divide_up(uint64_t{rows_that_share_keys(problem)}, uint64_t{rows_of_group}));
+    needs.rows = static_cast<uint32_t>(std::min<uint64_t>(rows, most_rows));
+    return flash_layout(caps, needs);
 }
 
 } // namespace
