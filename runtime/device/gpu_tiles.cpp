@@ -18,12 +18,16 @@ struct FlashRow {
     bool halves_alone;
     uint32_t most_dims; // of a row of V
     FlashLayout layout;
+    uint32_t fewest_rows = 1; // that an invocation can have
 };
 
 // GPU, of 16-bit values alone, dims of V at most; staging, blocks, rows, keys, shared bytes. The first that fits.
 constexpr FlashRow kFlashRows[] = {
     // converts each 16-bit value by itself; a wave on each of its SIMDs, lest one has two long ones
+    {GpuClass::kGcn, false, 64, {StagedNumbers::kSplitF32, 2, 2, 4, 16 << 10, 256}},
+    {GpuClass::kGcn, false, 128, {StagedNumbers::kSplitF32, 2, 4, 2, 24 << 10, 256}, 4},
     {GpuClass::kGcn, false, 128, {StagedNumbers::kSplitF32, 2, 2, 4, 16 << 10, 256}},
+    {GpuClass::kGcn, false, 256, {StagedNumbers::kSplitF32, 4, 4, 2, 24 << 10, 256}, 2},
     {GpuClass::kGcn, false, 256, {StagedNumbers::kSplitF32, 4, 2, 4, 24 << 10, 256}},
     {GpuClass::kGcn, false, kAny, {StagedNumbers::kSplitF32, 4, 4, 4, 32 << 10, 256}}, // latents: more rows share them
     {GpuClass::kRdna, true, 128, {StagedNumbers::kDots, 2, 4, 4, 16 << 10}},
@@ -174,12 +178,13 @@ bool is_for(const MatrixRow &row, const vkattn_matrix_shape &shape, const Device
 
 } // namespace
 
-FlashLayout flash_layout(const DeviceCaps &caps, bool halves, bool dots, uint32_t v_head_dim) {
+FlashLayout flash_layout(const DeviceCaps &caps, const FlashNeeds &needs) {
     return std::ranges::find_if(kFlashRows,
                                 [&](const FlashRow &row) {
-                                    return is_for(row.gpu, caps) && halves >= row.halves_alone &&
-                                           (dots || row.layout.staging != StagedNumbers::kDots) &&
-                                           v_head_dim <= row.most_dims;
+                                    return is_for(row.gpu, caps) && needs.halves >= row.halves_alone &&
+                                           needs.rows >= row.fewest_rows &&
+                                           (needs.dots || row.layout.staging != StagedNumbers::kDots) &&
+                                           needs.v_head_dim <= row.most_dims;
                                 })
         ->layout;
 }
@@ -231,6 +236,10 @@ uint32_t linear_vector_blocks(const DeviceCaps &caps) {
     default:
         return 1;
     }
+}
+
+uint32_t linear_simds_of_core(const DeviceCaps &caps) {
+    return static_cast<GpuClass>(caps.traits.gpu_class) == GpuClass::kGcn ? 4 : 0;
 }
 
 // As many loads of a GPU are under way at the same time. An unknown device, or a processor, joins them one after the other.

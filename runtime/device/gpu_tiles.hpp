@@ -18,8 +18,12 @@ struct FlashLayout {
     uint32_t shared_bytes; // of a workgroup, so that enough of them find room on a core
     uint32_t workgroup = 128; // invocations
 };
-// halves: K, V and Q are of 16 bits. dots: products of pairs may be taken.
-FlashLayout flash_layout(const DeviceCaps &caps, bool halves, bool dots, uint32_t v_head_dim);
+// Of a problem: halves: K, V and Q are of 16 bits. dots: products of pairs may be taken. rows: that an invocation can have.
+struct FlashNeeds {
+    bool halves, dots;
+    uint32_t rows, v_head_dim;
+};
+FlashLayout flash_layout(const DeviceCaps &caps, const FlashNeeds &needs);
 
 struct DecodeLayout {
     bool subgroups;           // sums go through them
@@ -71,6 +75,9 @@ uint32_t longest_matrix_step(const DeviceCaps &caps);
 
 // Eights of features for which an invocation of linear_vector has registers at a time.
 uint32_t linear_vector_blocks(const DeviceCaps &caps);
+
+// SIMDs of a core on each of which whole workgroups of linear stay, as far as such GPUs are known; 0: unknown.
+uint32_t linear_simds_of_core(const DeviceCaps &caps);
 
 // Invocations of merge_parts that share a block's parts, at most.
 uint32_t most_merge_columns(const DeviceCaps &caps);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <ranges>
 #include <vector>
 
 namespace vkattn {
@@ -175,7 +176,7 @@ void emit_side_by_side(std::span<const AttentionCall> calls) {
     std::vector<ShapeSteps> steps;
     for (const AttentionCall &call : calls) steps.emplace_back(call);
     for (ShapeSteps &each : steps) each.attend();
-    for (ShapeSteps &each : steps) each.finish();
+    for (ShapeSteps &each : std::views::reverse(steps)) each.finish();
 }
 
 void emit_attention(const AttentionCall &call) {

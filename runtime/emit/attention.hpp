@@ -33,7 +33,7 @@ Step &add_dispatch(const AttentionCall &call, const AttentionShape::Dispatch &di
 void emit_attention(const AttentionCall &call);
 
 // The steps of shapes that attend other sequences of the same packed batch: what goes through their keys has no barriers between, and
-// at most one of them has its keys in one part. No lists of keys.
+// at most one of them has its keys in one part. The last one's states are merged first. No lists of keys.
 void emit_side_by_side(std::span<const AttentionCall> calls);
 
 } // namespace vkattn

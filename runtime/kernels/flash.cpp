@@ -156,11 +156,23 @@ void take_tuned(const KernelTile &tuned, const Staging &can, FlashTile &tile) {
         tile.shader = kStagings[staging - 1];
 }
 
+// Of as many rows of an invocation as the problem has, and the kernel takes.
+FlashLayout layout_of(const AttentionProblem &problem, const DeviceCaps &caps, const Staging &staging,
+                      uint32_t most_rows) {
+    FlashNeeds needs{staging.halves, staging.dots, most_rows, problem.v_head_dim};
+    const FlashLayout layout = flash_layout(caps, needs);
+    const uint32_t rows_of_group = std::max(layout.workgroup / columns_for(problem.v_head_dim, layout.blocks), 1u);
+    if (problem.batch_invariant) return layout;
+    const uint64_t rows = std::bit_ceil(divide_up(uint64_t{rows_that_share_keys(problem)}, uint64_t{rows_of_group}));
+    needs.rows = static_cast<uint32_t>(std::min<uint64_t>(rows, most_rows));
+    return flash_layout(caps, needs);
+}
+
 } // namespace
 
 FlashTile flash_tile(const AttentionProblem &problem, const DeviceCaps &caps, const FlashUse &use) {
     const Staging staging = staging_of(problem, caps);
-    const FlashLayout layout = flash_layout(caps, staging.halves, staging.dots, problem.v_head_dim);
+    const FlashLayout layout = layout_of(problem, caps, staging, use.most_rows);
     FlashTile tile{.shader = kStagings[static_cast<size_t>(layout.staging)],
                    .workgroup = std::min(layout.workgroup, std::bit_floor(caps.max_workgroup_invocations)),
                    .columns = columns_for(problem.v_head_dim, layout.blocks),

@@ -174,10 +174,14 @@ AttentionChoice add_whole(PlanBuilder &builder, AttentionProblem problem, Attent
     }
     AttentionChoice choice = choose(builder, problem);
     for (const Apart &each : decodes) choice.reason += apart_text(each);
-    std::vector<AttentionCall> calls = {{builder, problem, sources, choice.shape}};
+    const AttentionCall prompts{builder, problem, sources, choice.shape};
+    const bool has_states = choice.shape.parts > 1; // of many rows: merged first, while caches hold them
+    std::vector<AttentionCall> calls;
+    if (!has_states) calls.push_back(prompts);
     for (const Apart &each : decodes) calls.push_back({builder, each.problem, sources, each.choice.shape});
+    if (has_states) calls.push_back(prompts);
     if (decodes.empty())
-        emit_attention(calls.front());
+        emit_attention(prompts);
     else
         emit_side_by_side(calls);
     rotated.finish();

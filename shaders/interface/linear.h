@@ -48,7 +48,7 @@ namespace vkattn::gpu {
  * linear_transposed_coopmat: which factors are, see LinearPush */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
-#define ALIGNED_STEPS 4u    /* of linear_coopmat and linear_dots: whole steps of features, of all parts */
+#define ALIGNED_STEPS 4u    /* of linear, linear_coopmat and linear_dots: whole steps of features, of all parts */
 #define ALIGNED_NORM 8u     /* of linear_vector: the norm's weights, in eights too */
 #define LINEAR_DOTS_STEP 32 /* of linear_dots */
 #define TRANSPOSED_WEIGHT 1u

@@ -81,10 +81,11 @@ mat2x4 features_of(const uint format, const bool aligned, Loaded loaded) {
     return mat2x4(uintBitsToFloat(loaded.first), uintBitsToFloat(loaded.second));
 }
 
+const bool WHOLE_STEPS = (ALIGNED & ALIGNED_STEPS) != 0u;
 const bool INPUT_ALIGNED = (ALIGNED & ALIGNED_INPUT) != 0u, WEIGHT_ALIGNED = (ALIGNED & ALIGNED_WEIGHT) != 0u;
 
 // Rows that are aligned have no feature that does not exist but whole eights of them.
-uint existing(uint feature) { return min(feature, push.in_features - FEATURES); }
+uint existing(uint feature) { return WHOLE_STEPS ? feature : min(feature, push.in_features - FEATURES); }
 
 Loaded load_input(uint row, uint feature) {
     if (bytes_of_block(INPUT_FORMAT) == 2 && INPUT_ALIGNED)
@@ -119,12 +120,12 @@ void fill_tiles(uint first_feature) {
     uint feature = first_feature + own_feature();
     [[unroll]] for (uint i = 0; i < INPUT_LOADS; ++i) {
         mat2x4 x = features_of(INPUT_FORMAT, INPUT_ALIGNED, loaded_inputs[i]);
-        if (feature >= push.in_features) x = mat2x4(0);
+        if (!WHOLE_STEPS && feature >= push.in_features) x = mat2x4(0);
         PUT_FEATURES(input_tiles, input_at(loaded_line(i), own_feature()), x)
     }
     [[unroll]] for (uint i = 0; i < WEIGHT_LOADS; ++i) {
         mat2x4 w = weight_features(loaded_weights[i], weight_rows[i] + existing(feature));
-        if (feature >= push.in_features) w = mat2x4(0);
+        if (!WHOLE_STEPS && feature >= push.in_features) w = mat2x4(0);
         PUT_FEATURES(weight_tiles, weight_at(loaded_line(i), own_feature()), w)
     }
 }
