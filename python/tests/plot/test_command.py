@@ -9,7 +9,7 @@ from vkattn_plot.__main__ import main
 
 PROGRAM = os.environ.get("VKATTN_PROGRAM")
 CASE = pathlib.Path(__file__).parents[3] / "tests/data/ref004_gqa_causal_padding.safetensors"
-SMALL = ("--heads", 2, "--head-dim", 16, "--repeat", 1)
+SMALL = ("--heads", 2, "--repeat", 1)
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="VKATTN_PROGRAM names no command")
 
 
@@ -22,7 +22,7 @@ def printed(name, *words):
 def test_what_the_command_prints_is_drawn(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pathlib.Path("tokens").write_text("".join(f"token {index}\n" for index in range(24)))
-    sweep = printed("sweep.json", "bench", *SMALL, "--kv-len", "16,32", "--roofline")
+    sweep = printed("sweep.json", "bench", *SMALL, "--head-dim", 16, "--kv-len", "16,32", "--roofline")
     linear = printed("linear.json", "bench", "--op", "linear", "--rows", "1,2", "--in-features", 32, "--out-features",
                      32, "--repeat", 1)
     variants = printed("variants.json", "bench", "--variants", "mha,mqa", "--d-model", 32, "--len", 16, *SMALL)
