@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <ranges>
 #include <vector>
 
 namespace vkattn {
@@ -176,7 +175,7 @@ void emit_side_by_side(std::span<const AttentionCall> calls) {
     std::vector<ShapeSteps> steps;
     for (const AttentionCall &call : calls) steps.emplace_back(call);
     for (ShapeSteps &each : steps) each.attend();
-    for (ShapeSteps &each : std::views::reverse(steps)) each.finish();
+    for (auto each = steps.rbegin(); each != steps.rend(); ++each) each->finish();
 }
 
 void emit_attention(const AttentionCall &call) {
