@@ -78,9 +78,8 @@ std::string words(const LinearChoice &choice);
 
 constexpr uint32_t kLinearFeatures = 8; // that the kernels load at a time, from rows that are aligned
 
-inline uint32_t elements_of_vector(const vkattn_tensor &tensor) {
-    return tensor.type == VKATTN_TYPE_F32 ? 4 : 8;
-} // 16 bytes
+// Elements in 16 bytes.
+inline uint32_t elements_of_vector(const vkattn_tensor &tensor) { return tensor.type == VKATTN_TYPE_F32 ? 4 : 8; }
 
 // Of several kernels: the variant for the weight's type, what every one takes, and the layout of the factors.
 const Shader &variant_of(const LinearProblem &problem, const Shader &floats, const Shader &quantised);

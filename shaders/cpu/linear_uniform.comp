@@ -70,35 +70,31 @@ uint read_bytes(UniformBlock block, uint begin, uint at, const uint size) {
 #define NUMBERS vec4
 #define OWN_ELEMENT(i) ((i) + 4 * LANE)
 #define SELECTS
-#define SIGNED_BYTES(bytes) (SCALES_SUMS ? upper_bytes(bytes) : signed_bytes(bytes))
-#define UNSIGNED_BYTES(bytes, above) (SCALES_SUMS ? upper_bytes(bytes) : unsigned_bytes(bytes, above))
+#define SIGNED_BYTES(bytes) (SCALES_SUMS ? upper_bytes(bytes, 0.0) : signed_bytes(bytes))
+#define UNSIGNED_BYTES(bytes, above) (SCALES_SUMS ? upper_bytes(bytes, above) : unsigned_bytes(bytes, above))
 
-// Of few rows a sum of numbers is scaled, and what stands for 0 is taken from it; of more each number is, once for all of them.
+// Of few rows a sum of numbers is scaled; of more each number is, once for all of them.
 const bool SCALES_SUMS = ROWS < 4;
-const float UPPER_BYTE = 16777216.0;
 
-// Returns UPPER_BYTE times each, which has a sign or is below 128. No shift brings them down again: CPUs have fewer units for
-// shifts than for masks.
-vec4 upper_bytes(uint bytes) { return vec4(ivec4(uvec4(bytes << 24, bytes << 16, bytes << 8, bytes) & 0xff000000u)); }
+// Returns 2^24 times each, which has a sign or is below 128, less what stands for 0. No shift brings them down again: CPUs have fewer
+// units for shifts than for masks.
+vec4 upper_bytes(uint bytes, const float zero) {
+    const uvec4 upper = uvec4(bytes << 24, bytes << 16, bytes << 8, bytes) & 0xff000000u;
+    return vec4(ivec4(upper) - (int(zero) << 24));
+}
 
 #include "formats/blocks.glsl"
 
 vec4 x[BLOCKS * ROWS];            // the input's, of a turn of the loop
-float x_sums[BLOCKS * ROWS];      // of each four; without a minimum times what stands for 0, negated
+float x_sums[BLOCKS * ROWS];      // of each four, of weights with a minimum
 float totals[OWN_OUTPUTS * ROWS]; // of the invocation's own outputs
 float squares[ROWS];              // of the input, with NORM_FORMAT
 
 // Whether numbers come from upper_bytes.
 bool are_upper(const uint format) { return SCALES_SUMS && !is_float8(format) && kind_of_block(format) != LISTED; }
 
-// What numbers_of returns for each 1. The input is divided by it.
-float scale_of_numbers(const uint format) { return are_upper(format) ? UPPER_BYTE : 1.0; }
-
-// The unsigned number that stands for 0.
-float number_of_zero(const uint format) {
-    const uint width = width_of_number(format);
-    return are_upper(format) && !has_minimum(format) && width < 8 ? float(1u << (width - 1)) : 0.0;
-}
+// What a block's scale is multiplied with, which takes the 2^24 from its sum, finite of inputs up to 2^94.
+float scale_of_sums(const uint format) { return are_upper(format) ? 1.0 / 16777216.0 : 1.0; }
 
 // Rows and outputs behind the last repeat it, and are not stored.
 void load_input(uint first_row, uint feature) {
@@ -112,9 +108,8 @@ void load_input(uint first_row, uint feature) {
                 squares[r] += dot(values, values);
                 values *= norm_load4(NORM_FORMAT, true, feature + 4 * (b * LANES + LANE), 1);
             }
-            x[b * ROWS + r] = values / scale_of_numbers(WEIGHT_FORMAT);
+            x[b * ROWS + r] = values;
             x_sums[b * ROWS + r] = values.x + values.y + values.z + values.w;
-            if (!has_minimum(WEIGHT_FORMAT)) x_sums[b * ROWS + r] *= -number_of_zero(WEIGHT_FORMAT);
         }
     }
 }
@@ -134,10 +129,10 @@ void add_products(const uint b, vec4 numbers, vec2 affine) {
     if (!SCALES_SUMS) numbers = apply_affine(WEIGHT_FORMAT, affine, numbers);
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         const uint own = r * CHAINS + b % CHAINS;
-        float sum = !SCALES_SUMS ? sums[own] : number_of_zero(WEIGHT_FORMAT) > 0.0 ? x_sums[b * ROWS + r] : 0.0;
+        float sum = SCALES_SUMS ? 0.0 : sums[own];
         [[unroll]] for (uint c = 0; c < 4; ++c) sum = fma(x[b * ROWS + r][c], numbers[c], sum);
         if (SCALES_SUMS) {
-            sum = fma(affine.x, sum, sums[own]);
+            sum = fma(affine.x * scale_of_sums(WEIGHT_FORMAT), sum, sums[own]);
             if (has_minimum(WEIGHT_FORMAT)) sum = fma(affine.y, x_sums[b * ROWS + r], sum);
         }
         sums[own] = sum;

@@ -44,8 +44,9 @@ namespace vkattn::gpu {
  * those but linear_dots: features in shared memory at a time; LOADS_AHEAD: 1 if the next ones are loaded before these are
  * multiplied; FEATURE_SUBGROUPS: that multiply a part each of a step's features, for the same outputs. Of linear_vector:
  * TILES, outputs of an invocation; OUTPUT_LANES, invocations that share them. Of linear_vector and linear_uniform:
- * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if the weight is two matrices, see LinearPush. TRANSPOSED, of linear_transposed and
- * linear_transposed_coopmat: which factors are, see LinearPush */
+ * NORM_FORMAT, the input's rows are normalised on their way (RMSNorm); NORM_EPSILON: the bits of a float. GATED: 1 if
+ * the weight is two matrices, see LinearPush. TRANSPOSED, of linear_transposed and linear_transposed_coopmat: which
+ * factors are, see LinearPush */
 #define ALIGNED_INPUT 1u
 #define ALIGNED_WEIGHT 2u
 #define ALIGNED_STEPS 4u    /* of linear, linear_coopmat and linear_dots: whole steps of features, of all parts */

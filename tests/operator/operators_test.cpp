@@ -237,6 +237,24 @@ TEST_CASE_FIXTURE(DeviceTest, "linear of few rows where a lane has one output, t
     CHECK(vectors == drawn);
 }
 
+TEST_CASE_FIXTURE(DeviceTest, "linear of quantised weights takes small, large and infinite inputs") {
+    const LimitedDevice device("matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=1");
+    std::mt19937 random(101);
+    for (const vkattn_type weight : quantised_weight_types())
+        for (const std::uint64_t len : {1, 2, 5})
+            for (const float scale : {1e-33f, 1e27f, INFINITY}) {
+                // of an infinity times a number and one times the minimum the sum is no number
+                if (std::isinf(scale) && type_info(weight).has_minimum != 0) continue;
+                INFO(type_name(weight), ", rows ", len, ", inputs times ", scale);
+                LinearProblem problem;
+                problem.input = normal_tensor(VKATTN_TYPE_F32, {1, len, 768}, random);
+                problem.weight = normal_tensor(weight, {35, 768}, random, 0.05f);
+                for (std::uint64_t i = 0; i < problem.input.elements(); ++i)
+                    if (std::isfinite(scale) || i == 300) problem.input.set(i, problem.input.get(i) * scale);
+                check_linear(problem, VKATTN_TYPE_F32, device.device());
+            }
+}
+
 TEST_CASE_FIXTURE(DeviceTest, "linear with quantised weights at addresses that a subgroup shares") {
     const LimitedDevice device("matrix_units=0,most_addressed_linear_rows=64,scalar_address_loads=1");
     std::mt19937 random(95);

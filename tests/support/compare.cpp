@@ -28,8 +28,9 @@ struct Totals {
     std::size_t finite = 0;
 };
 
-// Both finite, or the same infinity.
+// Both finite, the same infinity, or both no numbers.
 bool comparable(double expected, double actual) {
+    if (std::isnan(expected)) return std::isnan(actual);
     return std::isfinite(expected) ? std::isfinite(actual) : expected == actual;
 }
 

@@ -39,11 +39,7 @@ std::string shape_text(const LinearShape &shape) {
            (shape.input_norm ? ", RMSNorm of the input" : "") + (shape.gated ? ", gated" : "");
 }
 
-bool is_linear(const OperationOptions &options, const std::string &command) {
-    if (options.op != "linear" && options.op != "attention")
-        throw InputError("--op " + options.op,
-                         "not supported yet by " + command + " in this version, expected attention" +
-                             (command == "bench" ? ", linear or linear_attention" : " or linear"));
+bool is_linear(const OperationOptions &options) {
     if (options.op != "linear") return false;
     for (const auto &[option, given] :
          {std::pair("--input-norm", options.linear.input_norm), std::pair("--gated", options.linear.gated)})

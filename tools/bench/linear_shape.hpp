@@ -41,8 +41,8 @@ struct OperationOptions : ShapeOptions {
     std::vector<std::uint32_t> rows{1, 16, 512}; // of linear
 };
 
-// Whether the operation is linear, rather than attention. Throws InputError, naming the command, where it is neither.
-bool is_linear(const OperationOptions &options, const std::string &command);
+// Whether the operation is linear. Throws InputError where its options exclude each other.
+bool is_linear(const OperationOptions &options);
 
 // The linear layers of the rows.
 std::vector<LinearShape> linear_shapes_of(const OperationOptions &options);

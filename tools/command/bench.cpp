@@ -123,7 +123,7 @@ void print(const BenchReport &report, const BenchOptions &options) {
 int bench_command(const CommonOptions &common, const BenchOptions &options, ValidationLog &validation) {
     if (!options.variants.empty()) return bench_variants(common, options, validation);
     const bool of_states = options.op == "linear_attention";
-    const bool linear = !of_states && is_linear(options, "bench");
+    const bool linear = !of_states && is_linear(options);
     const vkattn_kernel kernel = kernel_of(common.kernel);
     const Context context = make_context(common, validation);
     const SavedOnFailure saved(context, common);

@@ -59,7 +59,6 @@ void print_text(const Planned &planned) {
 } // namespace
 
 int plan_command(const CommonOptions &common, const PlanOptions &options, ValidationLog &validation) {
-    if (is_linear(options, "plan")) throw InputError("--op", "linear, expected attention");
     if (options.explain && options.shape.index != 0)
         throw InputError("--explain", "of the choice of keys, expected attention");
     const vkattn_kernel kernel = kernel_of(common.kernel);

@@ -26,7 +26,7 @@ struct PlannedProblem {
 
 std::vector<PlannedProblem> problems_of(const CommonOptions &common, const ShadersOptions &options) {
     std::vector<PlannedProblem> problems;
-    if (is_linear(options, "shaders")) {
+    if (is_linear(options)) {
         for (const LinearShape &shape : linear_shapes_of(options))
             problems.push_back(
                 {std::to_string(shape.rows) + " rows, " + shape_text(shape), [=](const Context &context) {

@@ -89,7 +89,7 @@ std::vector<TunedProblem> problems_of(const CommonOptions &common, const TuneOpt
     if (!options.report_file.empty() && !options.is_described) return problems_of_report(kernel);
     if (options.shape.index != 0) throw InputError("--index", "has no tiles to tune, expected attention");
     std::vector<TunedProblem> problems;
-    if (is_linear(options, "tune")) {
+    if (is_linear(options)) {
         if (options.shape.backward)
             throw InputError("--backward",
                              "given with --op linear, expected attention: linear layers' gradients are products, too");

@@ -12,7 +12,7 @@
 namespace vkattn::tools {
 namespace {
 
-enum Operations : unsigned { kAttention = 1, kIndex = 2, kLinear = 4, kStates = 8, kLayers = 16 };
+constexpr unsigned kAttention = 1, kIndex = 2, kLinear = 4, kStates = 8, kLayers = 16, kEach = 15;
 
 // How each is asked for, in their order.
 constexpr const char *kAsked[] = {"attention", "--index", "--op linear", "--op linear_attention", "--variants"};
@@ -49,15 +49,22 @@ constexpr std::pair<const char *, unsigned> kTaken[] = {
     {"--backward", kAttention | kLinear},
     {"--form", kStates},
     {"--kernel", kAttention | kLayers},
+    {"--op", kEach},
+    {"--input-sets", kEach},
+    {"--roofline", kEach},
+    {"--csv", kEach},
     {"--d-model", kLayers},
     {"--len", kLayers},
 };
 
-Operations operation_of(const OperationOptions &options, bool of_layers) {
-    if (of_layers) return kLayers;
-    if (options.op == "linear") return kLinear;
-    if (options.op == "linear_attention") return kStates;
-    return options.shape.index != 0 ? kIndex : kAttention;
+constexpr std::pair<const char *, unsigned> kNamed[] = {
+    {"attention", kAttention}, {"linear", kLinear}, {"linear_attention", kStates}}; // by --op
+
+bool has(const CLI::App &command, const char *option) { return command.get_option_no_throw(option) != nullptr; }
+
+unsigned operations_of(const CLI::App &command) {
+    return kAttention | kIndex | (command.get_name() == "plan" ? 0 : kLinear) | (has(command, "--form") ? kStates : 0) |
+           (has(command, "--variants") ? kLayers : 0);
 }
 
 // But for what is asked for by the option itself.
@@ -67,6 +74,18 @@ std::string words_of(unsigned operations, std::string_view option = "") {
         if ((operations >> i & 1) != 0 && kAsked[i] != option)
             words += (words.empty() ? "" : " or ") + std::string(kAsked[i]);
     return words;
+}
+
+// Which operation is asked for, of those that the command has.
+unsigned operation_of(const CLI::App &command, const OperationOptions &options, bool of_layers) {
+    if (of_layers) return kLayers;
+    std::string names;
+    for (const auto &[name, operation] : kNamed) {
+        if ((operations_of(command) & operation) == 0) continue;
+        if (options.op == name) return options.shape.index != 0 && operation == kAttention ? kIndex : operation;
+        names += (names.empty() ? "" : " or ") + std::string(name);
+    }
+    throw InputError("--op " + options.op, "not supported by " + command.get_name() + ", expected " + names);
 }
 
 void add_shape(CLI::App &command, ShapeOptions &options) {
@@ -133,11 +152,12 @@ void add_backward(CLI::App &command, OperationOptions &options) {
 }
 
 void refuse_options_of_others(const CLI::App &command, const OperationOptions &options, bool of_layers) {
-    const Operations asked = operation_of(options, of_layers);
+    const unsigned asked = operation_of(command, options, of_layers);
     for (const auto &[name, taken] : kTaken) {
-        const CLI::Option *option = command.get_option_no_throw(name);
-        if (option != nullptr && !option->empty() && (taken & asked) == 0)
-            throw InputError(name, "given with " + words_of(asked) + ", expected it with " + words_of(taken, name));
+        if (!has(command, name) || command[name]->empty() || (taken & asked) != 0) continue;
+        const std::string others = words_of(taken & operations_of(command), name);
+        throw InputError(name, "given with " + words_of(asked) + ", expected " +
+                                   (others.empty() ? "none by " + command.get_name() : "it with " + others));
     }
 }
 

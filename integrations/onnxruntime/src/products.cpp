@@ -155,7 +155,7 @@ class Product : public Operator {
     std::unique_ptr<Scratch> memory_;
 };
 
-// Of a constant input, by its shape; 0 of an omitted projection.
+// Of a constant input, by its shape.
 std::uint64_t elements_of(const Declared &input) {
     std::uint64_t elements = 1;
     for (const std::int64_t size : input.shape.value_or(std::vector<std::int64_t>{}))
@@ -189,6 +189,9 @@ std::string product_obstacle(const Node &node) {
     if (node.integer("weight_prepacked", 0) != 0)
         return "weights packed for another device, expected weight_prepacked 0";
     if (node.input(4).present) return "g_idx is given, expected weights in their order";
+    for (const char *size : {"N", "K", "block_size"})
+        if (node.integer(size, 0) > INT32_MAX)
+            return std::string(size) + " is larger than any weight's, expected at most 2147483647";
     if (node.integer("N", 0) <= 0 || node.integer("K", 0) <= 0) return "N or K is missing, expected both above 0";
     if (const std::int64_t size = node.integer("block_size", 32); size < 16 || (size & (size - 1)) != 0)
         return "block_size is " + std::to_string(size) + ", expected a power of two from 16 on";

@@ -105,6 +105,7 @@ Provider::Provider(Device &on, bool tells_reasons, const OrtLogger *logger)
     Compile = [](OrtEp *self, const OrtGraph **graphs, const OrtNode **fused, std::size_t count,
                  OrtNodeComputeInfo **infos, OrtNode **) noexcept -> OrtStatus * {
         std::fill_n(infos, count, nullptr);
+        static_cast<Provider *>(self)->has_compiled_ = true;
         for (std::size_t each = 0; each < count; ++each) {
             std::string where = "compiling: ";
             OrtStatus *failed = guarded(where, [&] {
@@ -139,7 +140,7 @@ void Provider::tell(const Node &node, const std::string &obstacle) {
 constexpr int kFirstOfSeveralGraphs = 32;
 
 void Provider::choose(const OrtGraph *graph, OrtEpGraphSupportInfo *support) {
-    const bool has_names = !has_taken_ || device.runtime_minor() >= kFirstOfSeveralGraphs;
+    const bool has_names = !has_compiled_ || device.runtime_minor() >= kFirstOfSeveralGraphs;
     OrtNodeFusionOptions options{};
     options.ort_version_supported = kApiVersion;
     options.drop_constant_initializers = true; // those that are read lie on the device once it is compiled
@@ -153,7 +154,6 @@ void Provider::choose(const OrtGraph *graph, OrtEpGraphSupportInfo *support) {
         }
         const OrtNode *node = each.handle;
         Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(support, &node, 1, &options));
-        has_taken_ = true;
     }
 }
 

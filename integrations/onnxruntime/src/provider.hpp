@@ -28,7 +28,7 @@ struct Provider : OrtEp {
     void tell(const Node &node, const std::string &obstacle);
 
     OrtLoggingLevel level_;
-    bool has_taken_ = false; // a node of some graph
+    bool has_compiled_ = false; // nodes of some graph
     const OrtLogger *logger_;
     std::set<std::string> told_; // ONNX Runtime asks several times
 };

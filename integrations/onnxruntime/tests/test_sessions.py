@@ -242,6 +242,37 @@ def test_nodes_of_several_graphs(rng, capfd, places):
         assert_close(session.run(None, feeds)[0], cpu_session(model).run(None, feeds)[0])
 
 
+def test_nodes_beside_a_function_of_the_model(rng):
+    """ONNX Runtime asks for nodes before it inlines functions, and once more."""
+    floats, opsets = onnx.TensorProto.FLOAT, [helper.make_opsetid("", 23), helper.make_opsetid("com.microsoft", 1)]
+    function = helper.make_function("local", "Twice", ["x"], ["y"], [helper.make_node("Add", ["x", "x"], ["y"])], opsets[:1])
+    graph = helper.make_graph(
+        [helper.make_node("MatMulNBits", ["A", "B", "scales"], ["t"], "product", domain="com.microsoft", K=64, N=8, bits=4, block_size=32),
+         helper.make_node("Twice", ["t"], ["Y"], domain="local")], "main", [helper.make_tensor_value_info("A", floats, ["n", 64])],
+        [helper.make_tensor_value_info("Y", floats, None)],
+        [numpy_helper.from_array(rng.integers(0, 256, (8, 2, 16), dtype=np.uint8), "B"), numpy_helper.from_array(np.full(16, 1 / 16, np.float32), "scales")])
+    model = helper.make_model(graph, functions=[function], opset_imports=[*opsets, helper.make_opsetid("local", 1)], ir_version=10)
+    model, feeds = model.SerializeToString(), {"A": heads(rng, 3, 64)}
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling, options.profile_file_prefix = True, "/tmp/vkattn_profile"
+    vkattn_onnxruntime.add(options)
+    session = onnxruntime.InferenceSession(model, options)
+    assert_close(session.run(None, feeds)[0], cpu_session(model).run(None, feeds)[0])
+    profile = pathlib.Path(session.end_profiling())
+    assert "VkattnExecutionProvider" in profile.read_text()
+    profile.unlink()
+
+
+def test_sizes_whose_products_wrap_are_left(rng, capfd):
+    inputs = {"A": heads(rng, 3, 64), "B": np.zeros((8, 1, 0), np.uint8), "scales": np.ones(8, np.float32)}
+    model = models.single("MatMulNBits", inputs, ["Y"], {"B", "scales"}, domain="com.microsoft", K=64, N=8, bits=4, block_size=1 << 61)
+    try:
+        vkattn_session(model, fallback_reasons=True)
+    except Exception as error:  # noqa: BLE001 - nobody takes the node
+        assert "vkattn" not in str(error)
+    assert "block_size is larger than any weight's" in capfd.readouterr().err
+
+
 def test_an_output_for_which_there_is_no_memory(rng):
     inputs = {"A": heads(rng, 20000, 32), "B": rng.integers(0, 256, (1 << 22, 1, 16), dtype=np.uint8), "scales": np.ones(1 << 22, np.float32)}
     model = models.single("MatMulNBits", inputs, ["Y"], {"B", "scales"}, domain="com.microsoft", K=32, N=1 << 22, bits=4, block_size=32)
