@@ -12,10 +12,10 @@
 namespace vkattn {
 namespace {
 
-enum TilesPlace : uint32_t { kFeaturePartsKnob, kRowLinesKnob };
-constexpr uint32_t kRowLinesToTry[] = {4, 8};
+enum TilesPlace : uint32_t { kTilePartsKnob, kTileRowsKnob };
+constexpr uint32_t kTileRowsToTry[] = {4, 8};
 constexpr Knob kTilesKnobs[] = {{"parts", kPartsToTry},    // of the features
-                                {"rows", kRowLinesToTry}}; // of an invocation
+                                {"rows", kTileRowsToTry}}; // of an invocation
 
 constexpr uint32_t kOutputLines = 4; // of an invocation: more have no registers on most GPUs
 
@@ -42,7 +42,7 @@ TilesDivision division_by_simds(const LinearProblem &problem, uint32_t simds_of_
     constexpr double kCostOfFewRows = 1.06, kCostOfParts = 1.03;
     TilesDivision best{};
     double least = 0;
-    for (const uint32_t rows : kRowLinesToTry) {
+    for (const uint32_t rows : kTileRowsToTry) {
         for (const uint32_t wanted : kPartsToTry) {
             TilesDivision tiles{rows, kStep, 1};
             tiles.parts = parts_of(problem, tiles, wanted, caps);
@@ -61,8 +61,7 @@ TilesDivision division_by_simds(const LinearProblem &problem, uint32_t simds_of_
 
 TilesDivision division_of(const LinearProblem &problem, const DeviceCaps &caps) {
     constexpr uint32_t kStep = 32, kStepOfParts = 16;
-    const uint32_t wanted_parts = problem.tile.knobs[kFeaturePartsKnob],
-                   wanted_rows = problem.tile.knobs[kRowLinesKnob];
+    const uint32_t wanted_parts = problem.tile.knobs[kTilePartsKnob], wanted_rows = problem.tile.knobs[kTileRowsKnob];
     const uint32_t simds = problem.transposed != 0 ? 0 : linear_simds_of_core(caps);
     TilesDivision tiles{4, kStepOfParts, 1};
     if (simds != 0) tiles = division_by_simds(problem, simds, caps);
