@@ -42,11 +42,17 @@ std::vector<float> points_of(const Node &node, const Blocks &blocks) {
     return points;
 }
 
-Blocks blocks_of(const Node &node) {
+// Their sizes, without numbers.
+Blocks sizes_of(const Node &node) {
     Blocks blocks{};
     blocks.outputs = static_cast<std::uint64_t>(node.integer("N", 0));
     blocks.inputs = static_cast<std::uint64_t>(node.integer("K", 0));
     blocks.block_size = static_cast<std::uint64_t>(node.integer("block_size", 32));
+    return blocks;
+}
+
+Blocks blocks_of(const Node &node) {
+    Blocks blocks = sizes_of(node);
     blocks.packed = node.constant(1).bytes;
     blocks.scales = node.constant(2).floats();
     blocks.points = points_of(node, blocks);
@@ -155,23 +161,16 @@ class Product : public Operator {
     std::unique_ptr<Scratch> memory_;
 };
 
-// Of a constant input, by its shape.
-std::uint64_t elements_of(const Declared &input) {
-    std::uint64_t elements = 1;
-    for (const std::int64_t size : input.shape.value_or(std::vector<std::int64_t>{}))
-        elements *= static_cast<std::uint64_t>(size);
-    return elements;
-}
-
 std::string sizes_obstacle(const Node &node) {
-    const auto outputs = static_cast<std::uint64_t>(node.integer("N", 0)),
-               inputs = static_cast<std::uint64_t>(node.integer("K", 0)),
-               size = static_cast<std::uint64_t>(node.integer("block_size", 32));
-    const std::uint64_t row = (inputs + size - 1) / size; // blocks
+    const auto elements = [&](std::size_t input) { // of a constant, whose shape is known but of a scalar
+        return static_cast<std::uint64_t>(elements_of(node.input(input).shape.value_or(std::vector<std::int64_t>{})));
+    };
+    const Blocks sizes = sizes_of(node);
+    const std::uint64_t outputs = sizes.outputs, row = sizes.blocks();
     const Declared &points = node.input(3);
     const bool are_packed = points.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
-    if (elements_of(node.input(1)) == outputs * row * size / 2 && elements_of(node.input(2)) == outputs * row &&
-        (!points.present || elements_of(points) == outputs * (are_packed ? (row + 1) / 2 : row)))
+    if (elements(1) == outputs * row * sizes.block_size / 2 && elements(2) == outputs * row &&
+        (!points.present || elements(3) == outputs * (are_packed ? (row + 1) / 2 : row)))
         return "";
     return "B, scales or zero_points have other sizes than N, K and block_size say";
 }

@@ -145,11 +145,11 @@ void Provider::choose(const OrtGraph *graph, OrtEpGraphSupportInfo *support) {
     options.ort_version_supported = kApiVersion;
     options.drop_constant_initializers = true; // those that are read lie on the device once it is compiled
     for (const Candidate &each : candidates_of(graph)) {
-        if (!each.obstacle.empty() || !has_names) {
-            tell(each.node, !each.obstacle.empty()
-                                ? each.obstacle
-                                : "nodes of another graph of the model are taken, expected ONNX Runtime 1.32 "
-                                  "for those of several");
+        std::string obstacle = each.obstacle;
+        if (obstacle.empty() && !has_names)
+            obstacle = "nodes of another graph of the model are taken, expected ONNX Runtime 1.32 for those of several";
+        if (!obstacle.empty()) {
+            tell(each.node, obstacle);
             continue;
         }
         const OrtNode *node = each.handle;
